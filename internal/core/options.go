@@ -1,0 +1,77 @@
+package core
+
+import (
+	"fmt"
+	"time"
+)
+
+// Options are the limits of a broker. The zero value of a field is not a default: start from DefaultOptions.
+type Options struct {
+	// ConsumerCapacity is the most messages one broadcast subscription's queue holds: its slots.
+	ConsumerCapacity int
+	// ConsumerCapacityBytes bounds the same queue in bytes. A queue that is empty takes any one message.
+	ConsumerCapacityBytes int64
+	// MaxMessageSize bounds topic, key, headers and payload of one message together, in bytes.
+	MaxMessageSize int
+	// MaxMemory bounds the message bytes the broker holds, shared bytes counted once.
+	MaxMemory int64
+	// MaxSubscriptions bounds how many subscriptions may live at once.
+	MaxSubscriptions int
+	// SendTimeout is how long the stream of a group member may take nothing before it is evicted as stalled, and how long
+	// an evicted stream gets to take its last frame.
+	SendTimeout time.Duration
+	// Encoding reads and writes records. Required.
+	Encoding Encoding
+	// Clock is where time comes from. Nil: the system's.
+	Clock Clock
+}
+
+// DefaultOptions are the documented defaults. Encoding is left to the caller.
+func DefaultOptions() Options {
+	return Options{
+		ConsumerCapacity:      65536,
+		ConsumerCapacityBytes: 32 << 20,
+		MaxMessageSize:        1 << 20,
+		MaxMemory:             512 << 20,
+		MaxSubscriptions:      100_000,
+		SendTimeout:           10 * time.Second,
+	}
+}
+
+// Validate reports the first setting that is out of range, by its configuration name.
+func (o Options) Validate() error {
+	for _, c := range []struct {
+		name     string
+		value    int64
+		min, max int64
+	}{
+		{"consumer_capacity", int64(o.ConsumerCapacity), 1, 1 << 24},
+		{"consumer_capacity_bytes", o.ConsumerCapacityBytes, 1 << 10, 1 << 40},
+		{"max_message_size", int64(o.MaxMessageSize), 1, 1 << 30},
+		{"max_memory", o.MaxMemory, 1 << 20, 1 << 44},
+		{"max_subscriptions", int64(o.MaxSubscriptions), 1, 1 << 24},
+		{"send_timeout", int64(o.SendTimeout), int64(time.Millisecond), int64(24 * time.Hour)},
+	} {
+		if c.value < c.min || c.value > c.max {
+			return fmt.Errorf("%s: %d is not between %d and %d", c.name, c.value, c.min, c.max)
+		}
+	}
+	return nil
+}
+
+// Clock is the broker's only source of time.
+type Clock interface {
+	// Now returns the present; only differences matter.
+	Now() time.Time
+	// AfterFunc calls f in its own goroutine once d has passed, unless the returned stop function is called before.
+	AfterFunc(d time.Duration, f func()) (stop func() bool)
+}
+
+// SystemClock is the machine's clock. Inside a testing/synctest bubble it is the bubble's.
+type SystemClock struct{}
+
+// Now implements Clock.
+func (SystemClock) Now() time.Time { return time.Now() }
+
+// AfterFunc implements Clock.
+func (SystemClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
