@@ -1,0 +1,146 @@
+package rpc
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// Encoding reads and writes records for a core.Broker: each is one `messages` entry of a frame, tag and length included.
+// Its methods are safe for concurrent use.
+type Encoding struct{}
+
+var _ core.Encoding = Encoding{}
+
+// Len implements core.Encoding.
+func (Encoding) Len(data []byte) int {
+	if len(data) > 1 && data[0] == tagMessages && data[1] < 0x80 {
+		return 2 + int(data[1])
+	}
+	return protowireLen(data)
+}
+
+func protowireLen(data []byte) int {
+	_, _, n := protowire.ConsumeField(data)
+	if n < 0 {
+		// Only records that were scanned come here. Should one not be, it is the last.
+		return len(data)
+	}
+	return n
+}
+
+// Key implements core.Encoding.
+func (Encoding) Key(record []byte) []byte {
+	s, ok := readSimple(record)
+	if ok && s.end == len(record) {
+		return s.key
+	}
+	f, _, ok := nextField(record)
+	if !ok {
+		return nil
+	}
+	m, _ := examine(f.value)
+	return m.key
+}
+
+// Append implements core.Encoding.
+func (Encoding) Append(dst []byte, m *core.Message) []byte { return appendRecord(dst, m) }
+
+// appendRecord encodes m as one record at the end of dst. Fields that have their zero value take no room.
+func appendRecord(dst []byte, m *core.Message) []byte {
+	seconds, nanos := timestamp(m.PublishTime)
+	timeLen := timestampLen(seconds, nanos)
+	size := messageLen(m)
+	if timeLen > 0 {
+		size += bytesFieldLen(timeLen)
+	}
+	dst = slices.Grow(dst, bytesFieldLen(size))
+	dst = append(dst, tagMessages)
+	dst = protowire.AppendVarint(dst, uint64(size))
+	dst = appendText(dst, tagTopic, m.Topic)
+	if len(m.Payload) > 0 {
+		dst = append(dst, tagPayload)
+		dst = protowire.AppendBytes(dst, m.Payload)
+	}
+	for k, v := range m.Headers {
+		dst = append(dst, tagHeaders)
+		dst = protowire.AppendVarint(dst, uint64(bytesFieldLen(len(k))+bytesFieldLen(len(v))))
+		dst = append(dst, tagEntryKey)
+		dst = protowire.AppendString(dst, k)
+		dst = append(dst, tagEntryValue)
+		dst = protowire.AppendString(dst, v)
+	}
+	dst = appendText(dst, tagKey, m.Key)
+	if timeLen > 0 {
+		dst = append(dst, tagTime, byte(timeLen))
+		dst = appendNumber(dst, tagSeconds, uint64(seconds))
+		dst = appendNumber(dst, tagNanos, uint64(nanos))
+	}
+	return dst
+}
+
+func appendText(dst []byte, tag byte, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	return protowire.AppendString(append(dst, tag), s)
+}
+
+func appendNumber(dst []byte, tag byte, v uint64) []byte {
+	if v == 0 {
+		return dst
+	}
+	return protowire.AppendVarint(append(dst, tag), v)
+}
+
+// messageLen is the length of an encoded Message without its publish_time.
+func messageLen(m *core.Message) int {
+	n := 0
+	if m.Topic != "" {
+		n += bytesFieldLen(len(m.Topic))
+	}
+	if len(m.Payload) > 0 {
+		n += bytesFieldLen(len(m.Payload))
+	}
+	for k, v := range m.Headers {
+		n += bytesFieldLen(bytesFieldLen(len(k)) + bytesFieldLen(len(v)))
+	}
+	if m.Key != "" {
+		n += bytesFieldLen(len(m.Key))
+	}
+	return n
+}
+
+// bytesFieldLen is the length of a field with a tag of one byte and n bytes of content.
+func bytesFieldLen(n int) int { return 1 + protowire.SizeVarint(uint64(n)) + n }
+
+// timestamp parts t for a google.protobuf.Timestamp. The zero time, and 1 January 1970 at midnight, give 0, 0.
+func timestamp(t time.Time) (seconds int64, nanos int32) {
+	if t.IsZero() {
+		return 0, 0
+	}
+	return t.Unix(), int32(t.Nanosecond())
+}
+
+func timestampLen(seconds int64, nanos int32) int {
+	n := 0
+	if seconds != 0 {
+		n += 1 + protowire.SizeVarint(uint64(seconds))
+	}
+	if nanos != 0 {
+		n += 1 + protowire.SizeVarint(uint64(nanos))
+	}
+	return n
+}
+
+// contentLen is the size of m as max_message_size counts it.
+func contentLen(m *core.Message) int {
+	n := len(m.Topic) + len(m.Payload) + len(m.Key)
+	for k, v := range m.Headers {
+		n += len(k) + len(v)
+	}
+	return n
+}

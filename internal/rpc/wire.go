@@ -1,0 +1,132 @@
+package rpc
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// A record is one entry of PublishStreamRequest.messages or SubscribeResponse.messages: tag, length and the encoded
+// Message. The two fields have the same number and type, so a record can be moved from one to the other as it is.
+
+// Field numbers of Message and of the frames that hold it.
+const (
+	fieldMessages = 1 // PublishStreamRequest and SubscribeResponse
+
+	fieldTopic   = 1
+	fieldPayload = 2
+	fieldHeaders = 3
+	fieldKey     = 4
+	fieldTime    = 5
+
+	fieldEntryKey   = 1
+	fieldEntryValue = 2
+
+	fieldSeconds = 1 // Timestamp and Duration
+	fieldNanos   = 2
+
+	fieldFrameMaxWait   = 2 // PublishStreamRequest
+	fieldRequestMaxWait = 6 // PublishRequest
+)
+
+// The tags of those fields as single bytes.
+const (
+	tagMessages   = fieldMessages<<3 | byte(protowire.BytesType)
+	tagTopic      = fieldTopic<<3 | byte(protowire.BytesType)
+	tagPayload    = fieldPayload<<3 | byte(protowire.BytesType)
+	tagHeaders    = fieldHeaders<<3 | byte(protowire.BytesType)
+	tagKey        = fieldKey<<3 | byte(protowire.BytesType)
+	tagTime       = fieldTime<<3 | byte(protowire.BytesType)
+	tagEntryKey   = fieldEntryKey<<3 | byte(protowire.BytesType)
+	tagEntryValue = fieldEntryValue<<3 | byte(protowire.BytesType)
+	tagSeconds    = fieldSeconds<<3 | byte(protowire.VarintType)
+	tagNanos      = fieldNanos<<3 | byte(protowire.VarintType)
+)
+
+// maxPrefixBytes is the longest spelling of a tag or a length that every protobuf library reads; Go's reads longer ones.
+const maxPrefixBytes = 5
+
+var (
+	errMalformed  = fmt.Errorf("%w: not valid protobuf", core.ErrProtocol)
+	errMaxWait    = fmt.Errorf("%w: max_wait is negative or out of range", core.ErrProtocol)
+	errNotText    = fmt.Errorf("%w: a key or header is not valid UTF-8", core.ErrProtocol)
+	errGroupField = fmt.Errorf("%w: a message holds a protobuf group", core.ErrProtocol)
+	errOverlong   = fmt.Errorf("%w: a tag or length takes more than %d bytes", core.ErrProtocol, maxPrefixBytes)
+)
+
+// field is one field of an encoded message. For length-delimited fields value is the content, else it is empty.
+type field struct {
+	num      protowire.Number
+	typ      protowire.Type
+	value    []byte
+	number   uint64 // of a varint
+	overlong bool   // the tag or the length is spelt in a way that not every protobuf library reads
+}
+
+// nextField takes the first field off b and returns the rest. ok is false when b does not begin with a whole legal field.
+func nextField(b []byte) (f field, rest []byte, ok bool) {
+	num, typ, tagLen := protowire.ConsumeTag(b)
+	if tagLen < 0 || num > protowire.MaxValidNumber {
+		return f, nil, false
+	}
+	f.num, f.typ, f.overlong = num, typ, tagLen > maxPrefixBytes
+	b = b[tagLen:]
+	n := 0
+	switch typ {
+	case protowire.BytesType:
+		f.value, n = protowire.ConsumeBytes(b)
+		f.overlong = f.overlong || n-len(f.value) > maxPrefixBytes
+	case protowire.VarintType:
+		f.number, n = protowire.ConsumeVarint(b)
+	default:
+		n = protowire.ConsumeFieldValue(num, typ, b)
+	}
+	if n < 0 {
+		return f, nil, false
+	}
+	return f, b[n:], true
+}
+
+// instant is what Timestamp and Duration have in common: two numbers.
+type instant struct {
+	seconds int64
+	nanos   int32
+}
+
+// merge reads b over what is there, as protobuf does when a message field comes twice. ok is false when b is malformed.
+func (t *instant) merge(b []byte) (ok bool) {
+	for len(b) > 0 {
+		var f field
+		if f, b, ok = nextField(b); !ok {
+			return false
+		}
+		if f.typ != protowire.VarintType {
+			continue
+		}
+		switch f.num {
+		case fieldSeconds:
+			t.seconds = int64(f.number)
+		case fieldNanos:
+			t.nanos = int32(f.number)
+		}
+	}
+	return true
+}
+
+// The range of google.protobuf.Duration: about 10 000 years.
+const maxDurationSeconds = 315_576_000_000
+
+// patience reads t as a Duration that must not be negative. More than a time.Duration can hold becomes the longest one.
+func (t *instant) patience() (time.Duration, error) {
+	if t.seconds < 0 || t.seconds > maxDurationSeconds || t.nanos < 0 || t.nanos >= 1e9 {
+		return 0, errMaxWait
+	}
+	const longest = time.Duration(1<<63 - 1)
+	if t.seconds >= int64(longest/time.Second) {
+		return longest, nil
+	}
+	return time.Duration(t.seconds)*time.Second + time.Duration(t.nanos), nil
+}
