@@ -1,0 +1,256 @@
+package core
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Batch is what a publisher hands over in one go.
+type Batch struct {
+	// Data holds the encoded records. The broker owns it from Publish on and shares it with every receiver; nobody may write to it again.
+	// It must be shorter than 4 GiB.
+	Data []byte
+	// Runs divide Data, in order. The slice stays the caller's.
+	Runs []Run
+	// MaxWait is the publisher's patience: how long it will be held back by a receiver whose queue is more than three
+	// quarters full and takes nothing, before that receiver's overflow policy applies. 0: not at all.
+	MaxWait time.Duration
+}
+
+// Run is a piece of a batch: neighbouring records on one topic. They are routed, queued and counted together.
+type Run struct {
+	// Topic must be a legal topic; it may alias the batch's Data.
+	Topic []byte
+	// Data[Start:End] are the records, Count their number.
+	Start, End int
+	Count      int
+
+	// Err set by the caller makes Publish pass the run over, counted as refused. After Publish it says why the messages
+	// after the first Accepted ones were refused; nil: none were.
+	Err error
+	// Accepted is how many of the run's messages, from its first on, are queued at every receiver.
+	Accepted int
+	// Unrouted is how many of those had no receiver.
+	Unrouted int
+	// Receivers is how many subscriptions took the last accepted message.
+	Receivers int
+}
+
+// frameGrace bounds how long a publisher without patience may be held back for one batch: only when that batch alone,
+// being larger than a queue, fills the queue of a subscription that was keeping up. Busy is not slow.
+const frameGrace = 100 * time.Millisecond
+
+// publication is the state of one Publish.
+type publication struct {
+	id       uint64
+	frame    *frame
+	patience time.Duration
+	grace    time.Duration
+	granted  []bool          // scratch of fanOut
+	ended    []*Subscription // evicted on the way, to be forgotten once no lock is held
+	crowded  bool            // a receiver's queue is more than half full
+}
+
+var publications = sync.Pool{New: func() any { return new(publication) }}
+
+// Publish queues a batch at everybody who subscribes to its topics and fills in the results of its runs. It is safe for
+// concurrent use; batches that follow each other are received in that order.
+//
+// It blocks only as far as MaxWait allows. The error is ErrDraining or the context's, in which case
+// the runs tell what was accepted before; everything else is told run by run.
+func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
+	b.gate.RLock()
+	defer b.gate.RUnlock()
+	if b.isDraining() {
+		b.refuse(batch.Runs, ErrDraining)
+		return ErrDraining
+	}
+	f := newFrame(&b.memory, batch.Data)
+	if f == nil {
+		b.refuse(batch.Runs, ErrMemory)
+		return nil
+	}
+	p := publications.Get().(*publication)
+	p.id = b.publications.Add(1)
+	p.frame, p.patience, p.grace, p.crowded = f, batch.MaxWait, frameGrace, false
+	err := b.publishRuns(ctx, p, batch.Runs)
+	crowded := p.crowded
+	p.frame = nil
+	publications.Put(p)
+	f.release()
+	if crowded {
+		// Nobody waits for a receiver here, but one that is ready to run shall get the processor before its queue is
+		// filled further by frames that have arrived already.
+		runtime.Gosched()
+	}
+	return err
+}
+
+// refuse marks all runs that the caller has not refused already.
+func (b *Broker) refuse(runs []Run, err error) {
+	n := 0
+	for i := range runs {
+		r := &runs[i]
+		r.Accepted, r.Unrouted, r.Receivers = 0, 0, 0
+		if r.Err == nil {
+			r.Err = err
+		}
+		n += r.Count
+	}
+	b.counters.refused.Add(uint64(n))
+}
+
+func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) error {
+	var accepted, bytes, unrouted, refused int
+	var failed error
+	for i := range runs {
+		r := &runs[i]
+		r.Accepted, r.Unrouted, r.Receivers = 0, 0, 0
+		if r.Err == nil && failed != nil {
+			r.Err = failed
+		}
+		if r.Err == nil {
+			bytes += b.publishRun(ctx, p, r)
+			if r.Err != nil && (r.Err == ErrDraining || ctx.Err() != nil) {
+				failed = r.Err
+			}
+		}
+		accepted += r.Accepted
+		unrouted += r.Unrouted
+		refused += r.Count - r.Accepted
+	}
+	c := &b.counters
+	c.published.Add(uint64(accepted))
+	c.publishedBytes.Add(uint64(bytes))
+	if unrouted > 0 {
+		c.unrouted.Add(uint64(unrouted))
+	}
+	if refused > 0 {
+		c.refused.Add(uint64(refused))
+	}
+	return failed
+}
+
+// publishRun queues one run, in pieces when receivers have no room for all of it, and returns the bytes accepted.
+func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes int) {
+	start := r.Start
+	for r.Accepted < r.Count {
+		n, size, receivers, blocked := b.fanOut(p, r.Topic, start, r.End, r.Count-r.Accepted)
+		for i, s := range p.ended {
+			b.forget(s)
+			p.ended[i] = nil
+		}
+		p.ended = p.ended[:0]
+		if blocked != nil {
+			if err := b.await(ctx, p, blocked); err != nil {
+				r.Err = err
+				break
+			}
+			continue
+		}
+		start += size
+		r.Accepted += n
+		r.Receivers = receivers
+		if receivers == 0 {
+			r.Unrouted += n
+		}
+	}
+	return start - r.Start
+}
+
+// fanOut queues one piece of data[start:end] at every receiver of topic, or nothing at any: as many of the n records as
+// all of them have room for. Where one has none, and may be waited for, it is returned as blocked.
+//
+// Pieces are decided before anything is queued, under the topic's lock, so that all subscriptions see the topic's
+// messages in one order whoever else is publishing.
+func (b *Broker) fanOut(p *publication, topic []byte, start, end, n int) (count, size, receivers int, blocked *Subscription) {
+	sh := b.router.shardOf(topic)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	rt := b.router.lookup(sh, topic)
+	for {
+		k, full := p.reserve(rt.subs, p.frame.data[start:end], n)
+		if full != nil {
+			return 0, 0, 0, full
+		}
+		if k == n {
+			break
+		}
+		_, length := measure(b.encoding, p.frame.data[start:end], k, int64(end-start))
+		n, end = k, start+int(length)
+	}
+	for i, s := range rt.subs {
+		if s.commit(p, uint32(start), uint32(end), n, p.granted[i]) {
+			receivers++
+		}
+	}
+	return n, end - start, receivers, nil
+}
+
+// reserve reserves room for n records at all of subs, or at none. It returns n when that worked (granted then tells
+// where a reservation was made; elsewhere the overflow policy is to apply), a smaller number when that many would
+// fit everywhere, and the subscription to wait for when none would.
+func (p *publication) reserve(subs []*Subscription, data []byte, n int) (k int, blocked *Subscription) {
+	p.granted = p.granted[:0]
+	size := int64(len(data))
+	for i := 0; i < len(subs); {
+		s := subs[i]
+		if s.reserve(p.patience > 0, int64(n), size) {
+			p.granted = append(p.granted, true)
+			i++
+			continue
+		}
+		k, overflow := s.room(p, data, n)
+		if overflow {
+			p.granted = append(p.granted, false)
+			i++
+			continue
+		}
+		if k == n {
+			continue // room has appeared between the two looks
+		}
+		for j, granted := range p.granted {
+			if granted {
+				subs[j].unreserve(int64(n), size)
+			}
+		}
+		if k == 0 {
+			return 0, s
+		}
+		return k, nil
+	}
+	return n, nil
+}
+
+// await holds the publisher back until s has room again, has ended, or has taken nothing for as long as
+// the publisher is willing to wait.
+func (b *Broker) await(ctx context.Context, p *publication, s *Subscription) error {
+	patience := p.patience
+	if patience <= 0 {
+		patience = p.grace
+	}
+	room := s.awaitRoom(p)
+	if room == nil {
+		return nil
+	}
+	begun := b.clock.Now()
+	expired := make(chan struct{})
+	stop := b.clock.AfterFunc(patience, func() { close(expired) })
+	defer stop()
+	var err error
+	select {
+	case <-room:
+	case <-expired:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-b.draining:
+		err = ErrDraining
+	}
+	if p.patience <= 0 {
+		p.grace -= b.clock.Now().Sub(begun)
+	}
+	s.endWait(p, room)
+	return err
+}

@@ -1,0 +1,103 @@
+package core
+
+// entry is a piece of a frame waiting in a queue: n records in frame.data[start:end]. It owns one reference.
+type entry struct {
+	frame      *frame
+	start, end uint32
+	n          uint32
+	before     uint32 // messages dropped by policy just before this entry
+}
+
+func (e *entry) size() int64 { return int64(e.end - e.start) }
+
+// queue is a first-in-first-out list of entries in a ring that grows as needed and lets go of its room when it runs
+// empty. Not safe for concurrent use. The zero value is an empty queue.
+type queue struct {
+	ring []entry // length is zero or a power of two
+	head int
+	len  int
+}
+
+func (q *queue) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+func (q *queue) front() *entry { return q.at(0) }
+
+// push appends frame.data[start:end] with n records and takes a reference. Neighbouring records of one frame become
+// one entry again, so that a frame of alternating topics costs a wide subscription what a frame of one topic costs.
+func (q *queue) push(f *frame, start, end, n, before uint32) {
+	if q.len > 0 {
+		last := q.at(q.len - 1)
+		if last.frame == f && last.end == start && before == 0 {
+			last.end, last.n = end, last.n+n
+			return
+		}
+		if last.frame != f && last.frame.sparse(last.start, last.end) {
+			last.compact()
+		}
+	}
+	if q.len == len(q.ring) {
+		q.grow()
+	}
+	f.retain()
+	q.len++
+	e := q.at(q.len - 1)
+	*e = entry{frame: f, start: start, end: end, n: n, before: before}
+	if f.mem.tight() && f.sparse(start, end) {
+		e.compact()
+	}
+}
+
+// compact exchanges a large frame, held for a small part of it, for a copy of that part. A queue that is read promptly
+// never gets there: only entries that are overtaken by another frame, or kept while memory is tight, are compacted.
+func (e *entry) compact() {
+	c := e.frame.copyOf(e.start, e.end)
+	e.frame.release()
+	e.frame, e.start, e.end = c, 0, e.end-e.start
+}
+
+func (q *queue) grow() {
+	ring := make([]entry, max(4, 2*len(q.ring)))
+	for i := range q.len {
+		ring[i] = *q.at(i)
+	}
+	q.ring, q.head = ring, 0
+}
+
+// pop removes the front entry and hands its reference to the caller.
+func (q *queue) pop() entry {
+	e := *q.front()
+	*q.front() = entry{}
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.len--
+	if q.len == 0 && len(q.ring) > 64 {
+		q.ring, q.head = nil, 0
+	}
+	return e
+}
+
+// split removes the first n records, size bytes long, of a front entry that holds more than that. The caller gets a
+// reference of its own.
+func (q *queue) split(n, size uint32) entry {
+	f := q.front()
+	first := *f
+	first.n, first.end = n, f.start+size
+	first.frame.retain()
+	f.n -= n
+	f.start += size
+	f.before = 0
+	return first
+}
+
+// measure walks the records at the start of data and returns how many of them, and how many bytes, stay within n
+// records and size bytes.
+func measure(enc Encoding, data []byte, n int, size int64) (count int, length int64) {
+	for count < n && length < int64(len(data)) {
+		l := int64(enc.Len(data[length:]))
+		if length+l > size {
+			break
+		}
+		length += l
+		count++
+	}
+	return count, length
+}

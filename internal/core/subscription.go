@@ -1,0 +1,343 @@
+package core
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// OverflowPolicy says what happens to a message for which a queue has no room.
+type OverflowPolicy int
+
+// The overflow policies.
+const (
+	// OverflowDefault is OverflowEvict for a broadcast subscription.
+	OverflowDefault OverflowPolicy = iota
+	// OverflowEvict ends the subscription.
+	OverflowEvict
+	// OverflowDropOldest makes room by dropping the messages that have waited longest.
+	OverflowDropOldest
+	// OverflowDropNewest drops the message that does not fit.
+	OverflowDropNewest
+	// OverflowReject refuses the publish; consumer groups only.
+	OverflowReject
+)
+
+// String returns the policy as configurations spell it.
+func (p OverflowPolicy) String() string {
+	switch p {
+	case OverflowDefault:
+		return "default"
+	case OverflowEvict:
+		return "evict"
+	case OverflowDropOldest:
+		return "drop-oldest"
+	case OverflowDropNewest:
+		return "drop-newest"
+	case OverflowReject:
+		return "reject"
+	}
+	return fmt.Sprintf("OverflowPolicy(%d)", int(p))
+}
+
+// SubscribeOptions describe a broadcast subscription.
+type SubscribeOptions struct {
+	// ID names the subscription; empty: the broker makes one up. A live subscription of that name is ended as replaced.
+	ID string
+	// Patterns say what to receive; at least one that does not exclude.
+	Patterns []string
+	// Client and Peer are labels for people: who subscribes and from where. Either may be empty.
+	Client, Peer string
+	// Overflow is the policy of the queue.
+	Overflow OverflowPolicy
+	// Capacity is the number of queue slots; 0 or more than the broker's ConsumerCapacity: that.
+	Capacity int
+}
+
+// Delivery is what one Take hands out. It may be reused for the next one once it was settled. The zero value is ready for use.
+type Delivery struct {
+	// Pieces hold encoded records, in order. They are shared with other subscriptions and must not be written to. They
+	// are valid until the delivery is settled.
+	Pieces [][]byte
+	// Count is the number of records.
+	Count int
+	// Bytes is their size.
+	Bytes int64
+	// FirstSequence is the delivery number of the first record, counted from 1 a subscription.
+	FirstSequence uint64
+	// DroppedBefore is how many messages were dropped by the overflow policy just before the first record.
+	DroppedBefore uint64
+	// Lagging is set when the queue has grown past three quarters since the last warning.
+	Lagging *Lagging
+
+	frames []*frame
+}
+
+// Lagging tells how full a queue is.
+type Lagging struct {
+	Queued      int64 // messages
+	QueuedBytes int64
+	Capacity    int // slots
+}
+
+// lagInterval is the least time between two warnings of one subscription.
+const lagInterval = time.Second
+
+// Subscription is one registered interest with its own bounded queue. Publishers fill it; one owner takes from it.
+//
+// Take, Settle and Close are for the owner, one call at a time for Take; everything else is safe for concurrent use.
+type Subscription struct {
+	broker   *Broker
+	id       string
+	client   string
+	peer     string
+	patterns *PatternSet
+	overflow OverflowPolicy
+	created  time.Time
+	previous *Ending
+
+	forgotten bool // guarded by the broker's mu
+
+	capacity      int64 // slots
+	capacityBytes int64
+
+	wake chan struct{} // capacity 1: something to take
+	done chan struct{} // closed at the end
+
+	// slots and bytes are what the queue holds and what publishers have reserved. They are changed without mu, so that
+	// a publisher can reserve at many subscriptions before it queues at any.
+	slots, bytes atomic.Int64
+
+	mu           sync.Mutex
+	queue        queue
+	ended        bool
+	draining     bool
+	ending       Ending
+	sequence     uint64 // last delivery number given out
+	droppedFront uint64 // dropped before the queue's front
+	droppedBack  uint32 // dropped after the queue's back
+	frame        uint64 // the publication that queued last, and how many of its messages it queued so far
+	frameSlots   int64
+	impatient    bool // a patient publisher has waited in vain; no other shall until the queue has drained
+	waiters      []chan struct{}
+	lagging      bool // past three quarters, not yet told
+	lagTold      time.Time
+}
+
+// ID returns the subscription's unique name.
+func (s *Subscription) ID() string { return s.id }
+
+// Patterns returns the patterns as given.
+func (s *Subscription) Patterns() []string { return s.patterns.Strings() }
+
+// Client returns the label given by the client.
+func (s *Subscription) Client() string { return s.client }
+
+// Peer returns where the client comes from.
+func (s *Subscription) Peer() string { return s.peer }
+
+// Overflow returns the policy in force.
+func (s *Subscription) Overflow() OverflowPolicy { return s.overflow }
+
+// Capacity returns the bounds in force, in messages and bytes.
+func (s *Subscription) Capacity() (slots int, bytes int64) {
+	return int(s.capacity), s.capacityBytes
+}
+
+// Previous tells how the broker ended the last subscription of this id, if that was an eviction not long ago, else nil.
+func (s *Subscription) Previous() *Ending { return s.previous }
+
+// Wake returns a channel that receives a value when there may be something to take.
+func (s *Subscription) Wake() <-chan struct{} { return s.wake }
+
+// Done returns a channel that is closed when the subscription has ended; Ending then tells why.
+func (s *Subscription) Done() <-chan struct{} { return s.done }
+
+// Ending tells why the subscription ended; the zero value while it has not.
+func (s *Subscription) Ending() Ending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// Queued returns how many messages wait, and their bytes.
+func (s *Subscription) Queued() (messages, bytes int64) { return s.slots.Load(), s.bytes.Load() }
+
+// Take moves what waits into d, up to about maxBytes and at least one message, and reports whether there was anything.
+// It never blocks. Every delivery must be settled.
+func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
+	d.reset()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	if s.queue.len == 0 {
+		if s.draining {
+			s.endLocked(EndShuttingDown, 0)
+		}
+		return false
+	}
+	d.FirstSequence = s.sequence + 1
+	d.DroppedBefore = s.droppedFront + uint64(s.queue.front().before)
+	s.droppedFront = 0
+	s.queue.front().before = 0
+	for s.queue.len > 0 && s.queue.front().before == 0 {
+		e, ok := s.takeEntry(maxBytes-d.Bytes, d.Count == 0)
+		if !ok {
+			break
+		}
+		d.add(e)
+	}
+	s.sequence += uint64(d.Count)
+	left := s.slots.Add(-int64(d.Count))
+	leftBytes := s.bytes.Add(-d.Bytes)
+	if s.lagging {
+		d.Lagging = s.warnLocked(left+int64(d.Count), leftBytes+d.Bytes)
+	}
+	if len(s.waiters) > 0 || s.impatient {
+		s.relieveLocked(left, leftBytes)
+	}
+	return true
+}
+
+// takeEntry removes the front entry, or as much of it as fits in room; force takes at least one record.
+func (s *Subscription) takeEntry(room int64, force bool) (entry, bool) {
+	front := s.queue.front()
+	if front.size() <= room {
+		return s.queue.pop(), true
+	}
+	n, size := measure(s.broker.encoding, front.frame.data[front.start:front.end], int(front.n), room)
+	if n == 0 {
+		if !force {
+			return entry{}, false
+		}
+		n, size = measure(s.broker.encoding, front.frame.data[front.start:front.end], 1, front.size())
+	}
+	if n == int(front.n) {
+		return s.queue.pop(), true
+	}
+	return s.queue.split(uint32(n), uint32(size)), true
+}
+
+// warnLocked returns a warning unless there was one less than a second ago.
+func (s *Subscription) warnLocked(queued, bytes int64) *Lagging {
+	s.lagging = false
+	now := s.broker.clock.Now()
+	if !s.lagTold.IsZero() && now.Sub(s.lagTold) < lagInterval {
+		return nil
+	}
+	s.lagTold = now
+	return &Lagging{Queued: queued, QueuedBytes: bytes, Capacity: int(s.capacity)}
+}
+
+// Settle says what became of a delivery: written to the stream, or lost with it. The delivery's pieces are not to be used
+// any more. A lost one counts in the subscription's Ending.
+func (s *Subscription) Settle(d *Delivery, written bool) {
+	if d.Count == 0 {
+		return
+	}
+	if written {
+		s.broker.counters.delivered.Add(uint64(d.Count))
+		s.broker.counters.deliveredBytes.Add(uint64(d.Bytes))
+	} else {
+		s.broker.counters.lost.Add(uint64(d.Count))
+		s.amendEnding(d.Count)
+	}
+	d.reset()
+}
+
+// amendEnding counts a delivery that was under way when the subscription ended, and never arrived, as lost with it.
+func (s *Subscription) amendEnding(n int) {
+	s.mu.Lock()
+	s.sequence -= uint64(n)
+	if s.ended {
+		s.ending.Lost += uint64(n)
+		s.ending.LastSequence = s.sequence
+	}
+	ending := s.ending
+	s.mu.Unlock()
+	if ending.Reason == EndEvicted || ending.Reason == EndStalled {
+		s.broker.amend(s.id, ending)
+	}
+}
+
+func (d *Delivery) add(e entry) {
+	d.Pieces = append(d.Pieces, e.frame.data[e.start:e.end])
+	d.frames = append(d.frames, e.frame)
+	d.Count += int(e.n)
+	d.Bytes += e.size()
+}
+
+func (d *Delivery) reset() {
+	for _, f := range d.frames {
+		f.release()
+	}
+	clear(d.frames)
+	clear(d.Pieces)
+	*d = Delivery{Pieces: d.Pieces[:0], frames: d.frames[:0]}
+}
+
+// Close ends the subscription on its owner's behalf. It does nothing when it has ended already.
+func (s *Subscription) Close() { s.end(EndClosed) }
+
+func (s *Subscription) end(reason EndReason) {
+	s.mu.Lock()
+	s.endLocked(reason, 0)
+	s.mu.Unlock()
+	s.broker.forget(s)
+}
+
+// drain ends the subscription once its queue has been taken.
+func (s *Subscription) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	if s.queue.len == 0 {
+		s.endLocked(EndShuttingDown, 0)
+	}
+}
+
+// endLocked drops the queue, which frees its memory at once, and lets go of everybody who waits. extra messages that
+// never made it into the queue count as lost with it. The caller makes the broker forget the subscription once mu is free.
+func (s *Subscription) endLocked(reason EndReason, extra int) {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	lost := uint64(extra)
+	for s.queue.len > 0 {
+		e := s.queue.pop()
+		lost += uint64(e.n)
+		e.frame.release()
+	}
+	s.queue = queue{}
+	s.ending = Ending{
+		Reason:       reason,
+		Lost:         lost,
+		LastSequence: s.sequence,
+		Lived:        s.broker.clock.Now().Sub(s.created),
+	}
+	s.ending.Text = s.endText()
+	s.broker.counters.lost.Add(lost)
+	s.releaseWaitersLocked()
+	close(s.done)
+}
+
+func (s *Subscription) endText() string {
+	if s.ending.Reason == EndEvicted {
+		if s.slots.Load() >= s.capacity {
+			return fmt.Sprintf("queue full (%d)", s.capacity)
+		}
+		return fmt.Sprintf("queue full (%d bytes)", s.capacityBytes)
+	}
+	return s.ending.Reason.String()
+}
+
+func (s *Subscription) releaseWaitersLocked() {
+	for _, w := range s.waiters {
+		close(w)
+	}
+	s.waiters = nil
+}
