@@ -34,9 +34,11 @@ func protowireLen(data []byte) int {
 
 // Key implements core.Encoding.
 func (Encoding) Key(record []byte) []byte {
-	s, ok := readSimple(record)
-	if ok && s.end == len(record) {
-		return s.key
+	var shape simple
+	if shape.read(record) {
+		if key, _, ok := readTail(record[shape.payloadEnd:shape.end]); ok {
+			return key
+		}
 	}
 	f, _, ok := nextField(record)
 	if !ok {

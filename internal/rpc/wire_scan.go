@@ -64,26 +64,52 @@ func (s *frameScan) scan(frame []byte, maxMessageSize int) error {
 // takeSimple takes the records at frame[pos:] as long as they have the simple shape and good topics. It returns how many
 // bytes they take.
 func (s *frameScan) takeSimple(frame []byte, pos, maxMessageSize int) int {
-	next := pos
-	var r *run
-	for {
-		m, ok := readSimple(frame[next:])
-		if !ok || m.size > maxMessageSize {
+	var shape simple
+	for next := pos; ; {
+		b := frame[next:]
+		if !shape.read(b) {
+			return next - pos
+		}
+		key, _, ok := readTail(b[shape.payloadEnd:shape.end])
+		size := shape.topicEnd - shape.topicAt + shape.payloadEnd - shape.payloadAt + len(key)
+		if !ok || size > maxMessageSize {
+			return next - pos
+		}
+		r, err := s.extend(b[shape.topicAt:shape.topicEnd], next)
+		if err != nil {
+			return next - pos
+		}
+		count, end, keyed := takeAlike(&shape, frame, next, maxMessageSize)
+		r.end = end
+		r.count += count
+		r.keyed = r.keyed || keyed || len(key) > 0
+		s.count += count
+		next = end
+	}
+}
+
+// takeAlike counts the record at start and those behind it that look like it but for payload, key and time.
+func takeAlike(shape *simple, frame []byte, start, maxMessageSize int) (count, end int, keyed bool) {
+	model := frame[start:]
+	count, end = 1, start+shape.end
+	if shape.payloadEnd == shape.end {
+		for shape.like(model, frame[end:]) {
+			count++
+			end += shape.end
+		}
+		return count, end, false
+	}
+	size := shape.topicEnd - shape.topicAt + shape.payloadEnd - shape.payloadAt
+	for shape.like(model, frame[end:]) {
+		key, _, ok := readTail(frame[end+shape.payloadEnd : end+shape.end])
+		if !ok || size+len(key) > maxMessageSize {
 			break
 		}
-		if r == nil || !bytes.Equal(m.topic, r.topic) {
-			var err error
-			if r, err = s.extend(m.topic, next); err != nil {
-				break
-			}
-		}
-		next += m.end
-		r.end = next
-		r.count++
-		r.keyed = r.keyed || len(m.key) > 0
-		s.count++
+		keyed = keyed || len(key) > 0
+		count++
+		end += shape.end
 	}
-	return next - pos
+	return count, end, keyed
 }
 
 // extend returns the run that good records on topic at start belong to: the last one, or a new one. The error is that

@@ -2,74 +2,84 @@ package rpc
 
 import "unicode/utf8"
 
-// simple is the shape that nearly every record has: topic, payload, perhaps a key and a time, in this order.
+// simple is the shape that nearly every record has: topic, payload, perhaps a key and a time, in this order. The numbers
+// are offsets from the beginning of the record.
 type simple struct {
-	topic []byte
-	key   []byte // empty: none
-	end   int    // length of the record
-	size  int    // as facts.size
+	topicAt, topicEnd     int
+	payloadAt, payloadEnd int
+	end                   int
 }
 
-// readSimple reads the record at the beginning of b if it has the simple shape and is well-formed; whether the topic is
-// text is left to be seen. ok is false for every other record: examine has to look at it.
-func readSimple(b []byte) (s simple, ok bool) {
+// read looks at the record at the beginning of b. false: it has another shape, or is malformed, and examine has to look
+// at it. The part behind payloadEnd is left to readTail, and whether the topic is text remains to be seen.
+func (s *simple) read(b []byte) bool {
 	if len(b) < 4 || b[0] != tagMessages {
-		return s, false
+		return false
 	}
 	size, i := uint(b[1]), 2
 	if size >= 0x80 {
 		if size, i = readLength(b, 1); i == 0 {
-			return s, false
+			return false
 		}
 	}
 	if size > uint(len(b)-i) {
-		return s, false
+		return false
 	}
-	s.end = i + int(size)
-	b = b[:s.end]
+	b = b[:i+int(size)]
 	if i+2 > len(b) || b[i] != tagTopic || b[i+1] >= 0x80 {
-		return s, false
+		return false
 	}
-	topicLen := int(b[i+1])
-	i += 2
-	if topicLen > len(b)-i {
-		return s, false
+	s.end = len(b)
+	s.topicAt = i + 2
+	s.topicEnd = s.topicAt + int(b[i+1])
+	if s.topicEnd > len(b) {
+		return false
 	}
-	s.topic = b[i : i+topicLen]
-	s.size = topicLen
-	i += topicLen
-	if i+2 <= len(b) && b[i] == tagPayload {
-		payloadLen := uint(b[i+1])
-		i += 2
-		if payloadLen >= 0x80 {
-			if payloadLen, i = readLength(b, i-1); i == 0 {
-				return s, false
-			}
-		}
-		if payloadLen > uint(len(b)-i) {
-			return s, false
-		}
-		i += int(payloadLen)
-		s.size += int(payloadLen)
-	}
-	if i == len(b) {
-		return s, true
-	}
-	return s.readTail(b[i:])
+	return s.readPayload(b)
 }
 
-// readTail reads what may follow the payload.
-func (s simple) readTail(b []byte) (simple, bool) {
-	if len(b) >= 2 && b[0] == tagKey {
-		n := int(b[1])
-		if n >= 0x80 || n > len(b)-2 || !utf8.Valid(b[2:2+n]) {
-			return s, false
-		}
-		s.key = b[2 : 2+n]
-		s.size += n
-		b = b[2+n:]
+func (s *simple) readPayload(b []byte) bool {
+	i := s.topicEnd
+	s.payloadAt, s.payloadEnd = i, i
+	if i+2 > len(b) || b[i] != tagPayload {
+		return true
 	}
-	return s, len(b) == 0 || simpleTime(b)
+	size := uint(b[i+1])
+	i += 2
+	if size >= 0x80 {
+		if size, i = readLength(b, i-1); i == 0 {
+			return false
+		}
+	}
+	if size > uint(len(b)-i) {
+		return false
+	}
+	s.payloadAt, s.payloadEnd = i, i+int(size)
+	return true
+}
+
+// like reports whether the record at the beginning of b has the same lengths and the same topic as the one at the beginning
+// of model, which s describes. Neighbours mostly do, and one comparison tells.
+func (s *simple) like(model, b []byte) bool {
+	return len(b) >= s.end && string(b[:s.payloadAt]) == string(model[:s.payloadAt])
+}
+
+// readTail reads what follows the payload. Both results may be empty. ok is false when there is anything else.
+func readTail(b []byte) (key, time []byte, ok bool) {
+	if len(b) >= 2 && b[0] == tagKey {
+		end := 2 + int(b[1])
+		if end >= 2+0x80 || end > len(b) || !utf8.Valid(b[2:end]) {
+			return nil, nil, false
+		}
+		key, b = b[2:end], b[end:]
+	}
+	if len(b) == 0 {
+		return key, nil, true
+	}
+	if b[0] != tagTime || len(b) < 2 || int(b[1]) != len(b)-2 || !simpleTime(b[2:]) {
+		return nil, nil, false
+	}
+	return key, b[2:], true
 }
 
 // readLength reads a varint of two to four bytes at b[i:] and returns where it ends, or 0.
@@ -85,24 +95,20 @@ func readLength(b []byte, i int) (v uint, next int) {
 	return 0, 0
 }
 
-// simpleTime reports whether b is one publish_time field made of seconds and nanos only, each of at most nine bytes.
+// simpleTime reports whether b is a Timestamp made of seconds and nanos only, each of at most nine bytes.
 func simpleTime(b []byte) bool {
-	if len(b) < 2 || b[0] != tagTime || int(b[1]) != len(b)-2 {
-		return false
-	}
-	for i := 2; i < len(b); {
-		if b[i] != tagSeconds && b[i] != tagNanos {
+	for len(b) > 0 {
+		if b[0] != tagSeconds && b[0] != tagNanos {
 			return false
 		}
-		i++
-		limit := min(i+9, len(b))
-		for i < limit && b[i] >= 0x80 {
+		i := 1
+		for i < len(b) && i < 9 && b[i] >= 0x80 {
 			i++
 		}
-		if i == limit {
+		if i == len(b) || b[i] >= 0x80 {
 			return false
 		}
-		i++
+		b = b[i+1:]
 	}
 	return true
 }
