@@ -108,5 +108,5 @@ func combine(heads, tails []string) ([]string, error) {
 }
 
 func errAlternatives() error {
-	return fmt.Errorf("more than %d alternatives after brace expansion", MaxPatternAlternatives)
+	return fmt.Errorf("too many alternatives after brace expansion, the most is %d", MaxPatternAlternatives)
 }
