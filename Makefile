@@ -29,8 +29,9 @@ test:
 race: $(BIN)/grpcurl-$(GRPCURL) ## the tests as CI runs them
 	$(GO) test -race -shuffle=on ./...
 
-generate: $(BIN)/buf-$(BUF) ## Go code from the contract
+generate: $(BIN)/buf-$(BUF) ## Go code from the contract, docs/cli.md from the commands
 	cd proto && buf generate
+	$(GO) run ./cmd/tinybroker docs
 
 # Generates into another folder and compares, so that it works on a tree with changes and leaves it alone.
 check-generated: $(BIN)/buf-$(BUF)
