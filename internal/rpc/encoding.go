@@ -53,15 +53,18 @@ func (Encoding) Append(dst []byte, m *core.Message) []byte { return appendRecord
 
 // appendRecord encodes m as one record at the end of dst. Fields that have their zero value take no room.
 func appendRecord(dst []byte, m *core.Message) []byte {
-	seconds, nanos := timestamp(m.PublishTime)
-	timeLen := timestampLen(seconds, nanos)
 	size := messageLen(m)
-	if timeLen > 0 {
-		size += bytesFieldLen(timeLen)
-	}
 	dst = slices.Grow(dst, bytesFieldLen(size))
 	dst = append(dst, tagMessages)
 	dst = protowire.AppendVarint(dst, uint64(size))
+	return appendMessage(dst, m)
+}
+
+// recordLen is the length of what appendRecord appends.
+func recordLen(m *core.Message) int { return bytesFieldLen(messageLen(m)) }
+
+// appendMessage encodes m at the end of dst.
+func appendMessage(dst []byte, m *core.Message) []byte {
 	dst = appendText(dst, tagTopic, m.Topic)
 	if len(m.Payload) > 0 {
 		dst = append(dst, tagPayload)
@@ -76,10 +79,9 @@ func appendRecord(dst []byte, m *core.Message) []byte {
 		dst = protowire.AppendString(dst, v)
 	}
 	dst = appendText(dst, tagKey, m.Key)
-	if timeLen > 0 {
-		dst = append(dst, tagTime, byte(timeLen))
-		dst = appendNumber(dst, tagSeconds, uint64(seconds))
-		dst = appendNumber(dst, tagNanos, uint64(nanos))
+	if t := timestamp(m.PublishTime); t != (instant{}) {
+		dst = append(dst, tagTime, byte(t.encodedLen()))
+		dst = t.append(dst)
 	}
 	return dst
 }
@@ -91,14 +93,7 @@ func appendText(dst []byte, tag byte, s string) []byte {
 	return protowire.AppendString(append(dst, tag), s)
 }
 
-func appendNumber(dst []byte, tag byte, v uint64) []byte {
-	if v == 0 {
-		return dst
-	}
-	return protowire.AppendVarint(append(dst, tag), v)
-}
-
-// messageLen is the length of an encoded Message without its publish_time.
+// messageLen is the length of what appendMessage appends.
 func messageLen(m *core.Message) int {
 	n := 0
 	if m.Topic != "" {
@@ -113,36 +108,18 @@ func messageLen(m *core.Message) int {
 	if m.Key != "" {
 		n += bytesFieldLen(len(m.Key))
 	}
+	if t := timestamp(m.PublishTime); t != (instant{}) {
+		n += bytesFieldLen(t.encodedLen())
+	}
 	return n
 }
 
 // bytesFieldLen is the length of a field with a tag of one byte and n bytes of content.
 func bytesFieldLen(n int) int { return 1 + protowire.SizeVarint(uint64(n)) + n }
 
-// timestamp parts t for a google.protobuf.Timestamp. The zero time, and 1 January 1970 at midnight, give 0, 0.
-func timestamp(t time.Time) (seconds int64, nanos int32) {
-	if t.IsZero() {
-		return 0, 0
-	}
-	return t.Unix(), int32(t.Nanosecond())
-}
-
-func timestampLen(seconds int64, nanos int32) int {
-	n := 0
-	if seconds != 0 {
-		n += 1 + protowire.SizeVarint(uint64(seconds))
-	}
-	if nanos != 0 {
-		n += 1 + protowire.SizeVarint(uint64(nanos))
-	}
-	return n
-}
-
-// contentLen is the size of m as max_message_size counts it.
-func contentLen(m *core.Message) int {
-	n := len(m.Topic) + len(m.Payload) + len(m.Key)
-	for k, v := range m.Headers {
-		n += len(k) + len(v)
-	}
-	return n
+// appendPatience encodes d as a Duration field.
+func appendPatience(dst []byte, field protowire.Number, d time.Duration) []byte {
+	t := instant{seconds: int64(d / time.Second), nanos: int32(d % time.Second)}
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	return t.append(append(dst, byte(t.encodedLen())))
 }

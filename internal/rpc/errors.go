@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
 // errorDomain is the domain of every google.rpc.ErrorInfo.
@@ -78,6 +79,15 @@ func toStatus(err error) error {
 		st = full
 	}
 	return st.Err()
+}
+
+// failureError is why the broker refused a message of a publish stream.
+func failureError(f *tinybrokerv1.PublishFailure) error {
+	st := status.New(codes.Code(f.GetCode()), f.GetText())
+	if full, err := st.WithDetails(&errdetails.ErrorInfo{Reason: f.GetReason(), Domain: errorDomain}); err == nil {
+		st = full
+	}
+	return &Error{st: st, cause: sentinelOf(f.GetReason())}
 }
 
 func foreignStatus(err error) error {

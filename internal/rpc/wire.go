@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -88,45 +87,4 @@ func nextField(b []byte) (f field, rest []byte, ok bool) {
 		return f, nil, false
 	}
 	return f, b[n:], true
-}
-
-// instant is what Timestamp and Duration have in common: two numbers.
-type instant struct {
-	seconds int64
-	nanos   int32
-}
-
-// merge reads b over what is there, as protobuf does when a message field comes twice. ok is false when b is malformed.
-func (t *instant) merge(b []byte) (ok bool) {
-	for len(b) > 0 {
-		var f field
-		if f, b, ok = nextField(b); !ok {
-			return false
-		}
-		if f.typ != protowire.VarintType {
-			continue
-		}
-		switch f.num {
-		case fieldSeconds:
-			t.seconds = int64(f.number)
-		case fieldNanos:
-			t.nanos = int32(f.number)
-		}
-	}
-	return true
-}
-
-// The range of google.protobuf.Duration: about 10 000 years.
-const maxDurationSeconds = 315_576_000_000
-
-// patience reads t as a Duration that must not be negative. More than a time.Duration can hold becomes the longest one.
-func (t *instant) patience() (time.Duration, error) {
-	if t.seconds < 0 || t.seconds > maxDurationSeconds || t.nanos < 0 || t.nanos >= 1e9 {
-		return 0, errMaxWait
-	}
-	const longest = time.Duration(1<<63 - 1)
-	if t.seconds >= int64(longest/time.Second) {
-		return longest, nil
-	}
-	return time.Duration(t.seconds)*time.Second + time.Duration(t.nanos), nil
 }

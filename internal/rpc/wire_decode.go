@@ -265,15 +265,6 @@ func readHeader(entry []byte, m *core.Message) (ok bool) {
 	return true
 }
 
-// time reads t as a Timestamp. One that is not set or outside the years 1 to 9999 gives the zero time.
-func (t *instant) time() time.Time {
-	const first, end = -62_135_596_800, 253_402_300_800
-	if *t == (instant{}) || t.seconds < first || t.seconds >= end || t.nanos < 0 || t.nanos >= 1e9 {
-		return time.Time{}
-	}
-	return time.Unix(t.seconds, int64(t.nanos)).UTC()
-}
-
 // alias makes a string of b without copying it. It lives as long as the frame stays unchanged, which is what Delivery
 // promises.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

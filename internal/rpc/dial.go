@@ -1,0 +1,160 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+const defaultConnectTimeout = 5 * time.Second
+
+// ClientOptions say where the broker is and how hard to try to reach it.
+type ClientOptions struct {
+	// Target is "host:port", "unix:///path", "unix:path", "/path" or "dns:///host:port"; without a port DefaultPort.
+	// Loopback addresses and sockets ignore the proxy variables of the environment.
+	Target string
+	// ConnectTimeout bounds how long Dial waits for the connection, and every attempt to get it back. 0: 5 s.
+	ConnectTimeout time.Duration
+	// Wait makes Dial try again until its context ends, instead of giving up at the first failure.
+	Wait bool
+	// ReconnectTimeout is how long a Publisher and a subscription try to get a lost connection back. 0: for ever.
+	ReconnectTimeout time.Duration
+	// NoReconnect makes the loss of the connection an error at once.
+	NoReconnect bool
+	// OnConnection is told when a Publisher or a subscription loses the connection and when it is back. It is called by
+	// their goroutines, not for both at the same time, and must not block. May be nil.
+	OnConnection func(ConnectionEvent)
+	// DialOptions come last and so override what Dial sets.
+	DialOptions []grpc.DialOption
+}
+
+// ConnectionEvent says that the connection was lost, or is back.
+type ConnectionEvent struct {
+	Lost   bool          // just lost; it will be tried again
+	Err    error         // when lost: why, in short words
+	Outage time.Duration // when back: how long it was away
+}
+
+// UnreachableError says that there is no connection to the broker.
+type UnreachableError struct {
+	Target string // as given
+	Lost   bool   // there was one, and it could not or was not to be made again
+	Err    error  // why, in short words
+}
+
+// Error names the target and the cause.
+func (e *UnreachableError) Error() string {
+	if e.Lost {
+		return fmt.Sprintf("connection to broker at %s lost: %v", e.Target, e.Err)
+	}
+	return fmt.Sprintf("cannot reach broker at %s: %v", e.Target, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Dial connects to a broker and returns once the connection stands. A failure is an *UnreachableError, except that the end
+// of ctx is returned as it is, and a target that cannot be parsed is an error of its own kind.
+func Dial(ctx context.Context, o ClientOptions) (*Client, error) {
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = defaultConnectTimeout
+	}
+	t, err := parseTarget(o.Target)
+	if err != nil {
+		return nil, fmt.Errorf("server address: %w", err)
+	}
+	conn, err := grpc.NewClient(t.uri, append(dialOptions(t, o.ConnectTimeout), o.DialOptions...)...)
+	if err != nil {
+		return nil, fmt.Errorf("server address: %w", err)
+	}
+	c := newClient(conn, t, o)
+	if err := c.awaitFirst(ctx); err != nil {
+		_ = c.Close() // it never stood
+		return nil, err
+	}
+	return c, nil
+}
+
+func dialOptions(t target, connectTimeout time.Duration) []grpc.DialOption {
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithInitialWindowSize(windowSize),
+		grpc.WithInitialConnWindowSize(windowSize),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnectBackoff, MinConnectTimeout: connectTimeout}),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(
+			grpc.ForceCodecV2(newRawCodec()),
+			// What the broker accepted from a publisher, its readers must be able to take.
+			grpc.MaxCallRecvMsgSize(math.MaxInt32),
+		),
+	}
+	if t.local {
+		options = append(options, grpc.WithNoProxy())
+	}
+	return options
+}
+
+// reconnectBackoff paces the attempts of one connection after the first. The jitter is wide, from a fifth of the delay to
+// nearly twice as much, so that many clients that lost one broker do not come back together; none waits longer than 5 s.
+var reconnectBackoff = backoff.Config{
+	BaseDelay:  500 * time.Millisecond,
+	Multiplier: 1.6,
+	Jitter:     0.8,
+	MaxDelay:   2750 * time.Millisecond,
+}
+
+// awaitFirst waits until the connection stands or, unless told to wait, has failed.
+func (c *Client) awaitFirst(ctx context.Context) error {
+	attempt := ctx
+	if !c.options.Wait {
+		var cancel context.CancelFunc
+		attempt, cancel = context.WithTimeout(ctx, c.options.ConnectTimeout)
+		defer cancel()
+	}
+	c.conn.Connect()
+	for state := c.conn.GetState(); state != connectivity.Ready; state = c.conn.GetState() {
+		switch {
+		case state == connectivity.TransientFailure && !c.options.Wait:
+			return c.unreachable(attempt)
+		case state == connectivity.Idle:
+			c.conn.Connect()
+		}
+		if !c.conn.WaitForStateChange(attempt, state) {
+			if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
+				return context.Cause(ctx)
+			}
+			return c.unreachable(attempt)
+		}
+	}
+	return nil
+}
+
+// unreachable asks gRPC why there is no connection: a call that does not wait is refused with the reason.
+func (c *Client) unreachable(ctx context.Context) *UnreachableError {
+	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Millisecond)
+	defer cancel()
+	_, err := healthgrpc.NewHealthClient(c.conn).Check(probe, &healthgrpc.HealthCheckRequest{})
+	cause := "timed out"
+	if err != nil && status.Code(err) == codes.Unavailable {
+		cause = connectionCause(err)
+	}
+	if proxy := c.target.proxy(); proxy != "" {
+		cause = "by proxy " + proxy + ": " + cause
+	}
+	return &UnreachableError{Target: c.options.Target, Err: errors.New(cause)}
+}

@@ -1,0 +1,59 @@
+package rpc
+
+import (
+	"strings"
+
+	"google.golang.org/grpc/status"
+)
+
+// causes says in short words what gRPC's texts about connections mean. gRPC hands the reasons on as text only. The first
+// entry whose mark is in the text applies.
+var causes = []struct{ mark, cause string }{
+	{"connection refused", "connection refused"},
+	{"produced zero addresses", "no such host"},
+	{"no such host", "no such host"},
+	{"no such file or directory", "no such socket"},
+	{"permission denied", "permission denied"},
+	{"network is unreachable", "network is unreachable"},
+	{"no route to host", "no route to host"},
+	{"looked like an HTTP/1.1 header", "not a gRPC server: it answers in HTTP/1"},
+	{"first record does not look like a TLS handshake", "TLS mismatch: the server does not speak TLS"},
+	{"reading server preface", "TLS mismatch: the server does not speak plaintext HTTP/2; it may expect TLS"},
+	{"keepalive ping failed", "no answer to keepalive"},
+	{"too_many_pings", "cut off for too many pings"},
+	{"connection reset by peer", "connection reset"},
+	{"broken pipe", "connection closed"},
+	{"i/o timeout", "timed out"},
+	{"context deadline exceeded", "timed out"},
+	{"error reading from server: EOF", "connection closed"},
+	{"unexpected EOF", "connection closed"},
+	{"use of closed network connection", "connection closed"},
+	{"transport is closing", "connection closed"},
+}
+
+// wrappings are what gRPC puts before the text of a cause.
+var wrappings = []string{
+	`connection error: desc = "`,
+	"transport: ",
+	"Error while dialing: ",
+	"error reading from server: ",
+}
+
+// connectionCause returns why a connection could not be made or was lost, in short words.
+func connectionCause(err error) string {
+	text := status.Convert(err).Message()
+	for _, c := range causes {
+		if strings.Contains(text, c.mark) {
+			return c.cause
+		}
+	}
+	for _, w := range wrappings {
+		if _, inner, ok := strings.Cut(text, w); ok {
+			text = strings.TrimSuffix(inner, `"`)
+		}
+	}
+	if _, inner, ok := strings.Cut(text, "authentication handshake failed: "); ok {
+		text = "TLS: " + strings.TrimPrefix(inner, "tls: ")
+	}
+	return boundText(text)
+}
