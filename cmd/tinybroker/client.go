@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
+)
+
+const defaultServer = "127.0.0.1:7710"
+
+// clientOptions are what all commands that talk to a broker have in common.
+type clientOptions struct {
+	server           string
+	configPath       string
+	connectTimeout   time.Duration
+	reconnectTimeout time.Duration
+	noReconnect      bool
+	wait             bool
+	quiet            bool
+	verbose          bool
+	color            string
+}
+
+func newClientOptions() *clientOptions {
+	return &clientOptions{server: defaultServer, connectTimeout: 5 * time.Second, color: "auto"}
+}
+
+func (o *clientOptions) addFlags(to *pflag.FlagSet) {
+	fs := pflag.NewFlagSet(sectionClient, pflag.ContinueOnError)
+	fs.StringVarP(&o.server, "server", "s", o.server, "broker's `address`: host:port, unix:///path or dns:///name:port")
+	fs.Var(span(&o.connectTimeout, time.Millisecond, longest), "connect-timeout", "how long to try to reach the broker at the start")
+	fs.Var(span(&o.reconnectTimeout, 0, longest), "reconnect-timeout", "how long to try to get a lost connection back; 0: for ever")
+	addBool(fs, &o.noReconnect, "no-reconnect", "", "a lost connection is an error at once")
+	addBool(fs, &o.wait, "wait", "", "keep trying to reach the broker at the start, for ever")
+	addBool(fs, &o.quiet, "quiet", "q", "print errors only")
+	addBool(fs, &o.verbose, "verbose", "v", "tell more, and about each message, on standard error")
+	fs.Var(choice(&o.color, "auto", "always", "never"), "color", "`when` to use colour: auto, always or never")
+	inSection(fs, sectionClient)
+	fs.StringVar(&o.configPath, "config", "", configUsage)
+	to.AddFlagSet(fs)
+}
+
+func (o *clientOptions) notices(s *streams) *notices {
+	return &notices{w: s.err, quiet: o.quiet, verbose: o.verbose}
+}
+
+// dial reaches the broker or says why not. What happens to the connection later is told to n, and to l.
+func (o *clientOptions) dial(ctx context.Context, n *notices, l *link) (*rpc.Client, error) {
+	c, err := rpc.Dial(ctx, rpc.ClientOptions{
+		Target:           o.server,
+		ConnectTimeout:   o.connectTimeout,
+		Wait:             o.wait,
+		ReconnectTimeout: o.reconnectTimeout,
+		NoReconnect:      o.noReconnect,
+		OnConnection: func(e rpc.ConnectionEvent) {
+			l.up.Store(!e.Lost)
+			tellConnection(n, e)
+		},
+	})
+	if err != nil {
+		return nil, o.dialError(ctx, err)
+	}
+	l.up.Store(true)
+	return c, nil
+}
+
+// link knows whether there is a connection. It is safe for concurrent use.
+type link struct{ up atomic.Bool }
+
+func tellConnection(n *notices, e rpc.ConnectionEvent) {
+	if e.Lost {
+		n.info("connection lost (%s); retrying", e.Err)
+		return
+	}
+	n.info("reconnected after %s", roughDuration(e.Outage))
+}
+
+// dialError is the one line that says why there is no connection, and what to do when the broker is simply not running.
+func (o *clientOptions) dialError(ctx context.Context, err error) error {
+	var u *rpc.UnreachableError
+	switch {
+	case errors.As(err, &u):
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return failf(exitUsage, "%w", err) // the address cannot be parsed
+	}
+	text := fmt.Sprintf("cannot reach broker at %s: %s", o.server, u.Err)
+	if cause := u.Err.Error(); rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "no such socket") {
+		text += ". Start one with: " + o.serveCommand()
+	}
+	return failf(exitUnavailable, "%s", text)
+}
+
+// serveCommand starts a broker where the client looks for it.
+func (o *clientOptions) serveCommand() string {
+	if o.server == defaultServer {
+		return "tinybroker serve"
+	}
+	return "tinybroker serve --listen " + o.server
+}
+
+// userAtHost is what people recognise a client by.
+func userAtHost() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return name
+	}
+	return name + "@" + host
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// Every setting is a flag, and has one name in four places: --send-timeout, TINYBROKER_SEND_TIMEOUT, send_timeout in
+// the file, and the default that the flag was declared with. Flag beats environment beats file beats default. What is
+// not given as a flag is set on the flag from here, so a command sees only its options.
+
+const (
+	envPrefix = "TINYBROKER_"
+	// The sections of the file: serve's settings are at the top level, those of all client commands under client.
+	sectionServe  = "serve"
+	sectionClient = "client"
+	// Annotations. On a command: the section it reads. On a flag: the section where the file may name it; or that it
+	// can be given on the command line alone.
+	noteSection  = "section"
+	noteFlagOnly = "flag-only"
+	// keyDelimiter parts section and key inside viper, whose own dot would split names that hold dots.
+	keyDelimiter = "::"
+
+	sourceDefault = "default"
+)
+
+// inSection lets the file name the flags of fs.
+func inSection(fs *pflag.FlagSet, section string) {
+	fs.VisitAll(func(f *pflag.Flag) { note(f, noteSection, section) })
+}
+
+func flagOnly(fs *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		note(fs.Lookup(name), noteFlagOnly, "true")
+	}
+}
+
+func note(f *pflag.Flag, name, value string) {
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[name] = []string{value}
+}
+
+func sectionOf(f *pflag.Flag) string {
+	if v := f.Annotations[noteSection]; len(v) == 1 {
+		return v[0]
+	}
+	return ""
+}
+
+func isFlagOnly(f *pflag.Flag) bool {
+	return f.Annotations[noteFlagOnly] != nil || f.Name == "help" || f.Name == "version"
+}
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func fileKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
+
+func viperKey(f *pflag.Flag) string {
+	if sectionOf(f) == sectionClient {
+		return sectionClient + keyDelimiter + fileKey(f.Name)
+	}
+	return fileKey(f.Name)
+}
+
+// config is what was found outside the command line.
+type config struct {
+	file    *configFile       // nil: none
+	sources map[string]string // by flag name: where its value comes from, in words
+}
+
+// loadConfig sets every flag of cmd that the command line does not give from the environment and the file, and reports
+// all that is wrong with them at once.
+func loadConfig(cmd *cobra.Command) (*config, error) {
+	c := &config{sources: map[string]string{}}
+	var errs []error
+	file, err := findConfigFile(cmd.Flags())
+	if err != nil {
+		return nil, &exitError{code: exitConfig, err: err}
+	}
+	c.file = file
+	v := newViper()
+	if file != nil {
+		errs = append(errs, file.check()...)
+		if len(errs) == 0 {
+			v = file.values()
+		}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		source, err := c.apply(f, v)
+		c.sources[f.Name] = source
+		if err != nil {
+			errs = append(errs, err)
+		}
+	})
+	if len(errs) > 0 {
+		return nil, &exitError{code: exitConfig, err: errors.Join(errs...)}
+	}
+	return c, nil
+}
+
+// givenFlags are the names of the flags that do not have their default, but were set somewhere.
+func givenFlags(a *app, fs *pflag.FlagSet) map[string]bool {
+	given := map[string]bool{}
+	fs.VisitAll(func(f *pflag.Flag) { given[f.Name] = a.config.sources[f.Name] != sourceDefault })
+	return given
+}
+
+// apply sets one flag from v and says where its value comes from.
+func (c *config) apply(f *pflag.Flag, v *viper.Viper) (source string, err error) {
+	if f.Changed {
+		return "flag --" + f.Name, nil
+	}
+	if isFlagOnly(f) {
+		return sourceDefault, nil
+	}
+	key := viperKey(f)
+	if err := v.BindEnv(key, envName(f.Name)); err != nil {
+		return "", err
+	}
+	fromEnv := os.Getenv(envName(f.Name)) != ""
+	if !fromEnv && (sectionOf(f) == "" || c.file == nil || !c.file.has(key)) {
+		return sourceDefault, nil
+	}
+	if fromEnv {
+		source = "environment " + envName(f.Name)
+		if err := f.Value.Set(v.GetString(key)); err != nil {
+			return source, fmt.Errorf("%s: %w", envName(f.Name), err)
+		}
+		return source, nil
+	}
+	return "file " + c.file.path, c.applyFile(f, v)
+}
+
+// applyFile sets one flag from what the file says, if it does.
+func (c *config) applyFile(f *pflag.Flag, v *viper.Viper) error {
+	key := viperKey(f)
+	if sectionOf(f) == "" || !c.file.has(key) {
+		return nil
+	}
+	var err error
+	if l, ok := f.Value.(listValue); ok {
+		err = l.add(v.GetStringSlice(key))
+	} else {
+		err = f.Value.Set(v.GetString(key))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", c.file.at(key), fileKey(f.Name), err)
+	}
+	return nil
+}
+
+func newViper() *viper.Viper {
+	v := viper.NewWithOptions(viper.KeyDelimiter(keyDelimiter))
+	v.SetConfigType("yaml")
+	return v
+}
+
+// values hands the file, which check has found to be in order, to viper.
+func (f *configFile) values() *viper.Viper {
+	v := newViper()
+	if err := v.ReadConfig(bytes.NewReader(f.data)); err != nil {
+		f.lines = nil // not reached: check has read the same text
+	}
+	return v
+}
+
+// findConfigFile reads the file named by --config or its environment variable, or else the first one that exists in the
+// usual places. The working directory is not one of them: a file there may be anybody's.
+func findConfigFile(fs *pflag.FlagSet) (*configFile, error) {
+	path := os.Getenv(envName("config"))
+	if f := fs.Lookup("config"); f != nil && f.Changed {
+		path = f.Value.String()
+	}
+	switch path {
+	case "none":
+		return nil, nil
+	case "":
+		for _, path := range configPaths() {
+			if _, err := os.Lstat(path); err == nil || errors.Is(err, os.ErrPermission) {
+				return readConfigFile(path)
+			}
+		}
+		return nil, nil
+	}
+	return readConfigFile(path)
+}
+
+func configPaths() []string {
+	var paths []string
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if home := os.Getenv("HOME"); dir == "" && home != "" {
+		dir = filepath.Join(home, ".config")
+	}
+	if dir != "" {
+		paths = append(paths, filepath.Join(dir, "tinybroker", "config.yaml"))
+	}
+	return append(paths, "/etc/tinybroker/config.yaml")
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// kubernetesName matches what Kubernetes puts into the environment of every pod beside a service whose name begins with
+// "tinybroker": TINYBROKER_SERVICE_HOST, TINYBROKER_PORT_7710_TCP_ADDR and so on. They are nobody's typing errors.
+var kubernetesName = regexp.MustCompile(
+	`^TINYBROKER(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// unknownEnvironment lists the set variables with the product's prefix that no command knows, each with what was
+// probably meant. A misspelt variable must not leave a default in force unnoticed.
+func unknownEnvironment(root *cobra.Command) []string {
+	known := map[string]bool{}
+	var names []string
+	walk(root, func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			known[envName(f.Name)] = true
+			if !isFlagOnly(f) {
+				names = append(names, envName(f.Name))
+			}
+		})
+	})
+	var unknown []string
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, envPrefix) || value == "" || known[name] || kubernetesName.MatchString(name) {
+			continue
+		}
+		text := name + ": no setting has this name"
+		if near := nearest(name, names); near != "" {
+			text += fmt.Sprintf("; did you mean %s?", near)
+		}
+		unknown = append(unknown, text)
+	}
+	slices.Sort(unknown)
+	return unknown
+}
+
+func walk(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, sub := range c.Commands() {
+		walk(sub, visit)
+	}
+}
+
+// nearest is the name that differs from word in the fewest letters, if they are few.
+func nearest(word string, names []string) string {
+	slices.Sort(names)
+	best, least := "", max(2, len(word)/4)+1
+	for _, name := range names {
+		if d := distance(word, name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, drop or change to turn a into b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// printConfig writes serve's settings as a configuration file that would make them, with the source of each.
+func printConfig(a *app, fs *pflag.FlagSet) error {
+	doc := &yaml.Node{Kind: yaml.MappingNode}
+	fs.SortFlags = false
+	fs.VisitAll(func(f *pflag.Flag) {
+		if sectionOf(f) != sectionServe {
+			return
+		}
+		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fileKey(f.Name)}
+		value := yamlValue(f)
+		if value.Kind == yaml.SequenceNode {
+			key.HeadComment = "# " + a.config.sources[f.Name]
+		} else {
+			value.LineComment = "# " + a.config.sources[f.Name]
+		}
+		doc.Content = append(doc.Content, key, value)
+	})
+	text, err := yaml.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	if _, err := a.out.Write(text); err != nil {
+		return &writeError{err}
+	}
+	return nil
+}
+
+func yamlValue(f *pflag.Flag) *yaml.Node {
+	var n yaml.Node
+	switch v := f.Value.(type) {
+	case listValue:
+		n.Kind = yaml.SequenceNode
+		for _, s := range *v.p {
+			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s})
+		}
+	case choiceValue:
+		n.SetString(v.String())
+	default:
+		n = yaml.Node{Kind: yaml.ScalarNode, Value: v.String()}
+		if v.Type() == "string" {
+			n.SetString(v.String())
+		}
+	}
+	return &n
+}
+
+// checkClientSection is the rest of --check-config: the values that clients would read from the same file.
+func checkClientSection(a *app) error {
+	fs := pflag.NewFlagSet(sectionClient, pflag.ContinueOnError)
+	newClientOptions().addFlags(fs)
+	if file := a.config.file; file != nil {
+		var errs []error
+		v := file.values()
+		fs.VisitAll(func(f *pflag.Flag) {
+			if err := a.config.applyFile(f, v); err != nil {
+				errs = append(errs, err)
+			}
+		})
+		if len(errs) > 0 {
+			return &exitError{code: exitConfig, err: errors.Join(errs...)}
+		}
+	}
+	where := "no configuration file"
+	if a.config.file != nil {
+		where = a.config.file.path
+	}
+	_, err := fmt.Fprintf(a.err, "configuration ok (%s)\n", where)
+	return err
+}

@@ -1,0 +1,10 @@
+// Command tinybroker is the broker, its publisher, its subscriber and its tools in one program.
+package main
+
+import "os"
+
+func main() {
+	end := run(os.Args[1:], systemStreams())
+	end.raise()
+	os.Exit(end.code)
+}

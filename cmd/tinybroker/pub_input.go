@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxRecord bounds what is kept in memory of one input record. It is far above what a broker takes by default; what is
+// longer is read past, measured, and reported.
+const maxRecord = 64 << 20
+
+// record is one piece of input before it becomes a message.
+type record struct {
+	number uint64 // from 1, in its input
+	data   []byte // without framing; valid until the next read
+	raw    []byte // with framing, as it was read; valid until the next read
+}
+
+// recordError is what is wrong with one record; the ones after it can still be read.
+type recordError struct {
+	number uint64
+	err    error
+}
+
+func (e *recordError) Error() string { return e.err.Error() }
+func (e *recordError) Unwrap() error { return e.err }
+
+// tooLargeError is a record that no broker would take.
+type tooLargeError struct{ size, limit int64 }
+
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("%s is over the limit of %s for one record", roughSize(e.size), spacedSize(e.limit))
+}
+
+// recordReader cuts an input into records. next returns io.EOF at the end, a *recordError when it can go on after it,
+// and any other error when it cannot. It returns a record as soon as all of it was read.
+type recordReader interface {
+	next() (record, error)
+}
+
+// buffer reads ahead whatever the input has ready, and never waits for more than is needed.
+type buffer struct {
+	r          io.Reader
+	data       []byte
+	start, end int
+	err        error // of r; io.EOF included
+}
+
+const readSize = 128 << 10
+
+func (b *buffer) unread() []byte { return b.data[b.start:b.end] }
+
+// fill reads once, making room first. It reports false when the input has ended or failed.
+func (b *buffer) fill() bool {
+	if b.err != nil {
+		return false
+	}
+	if b.start > 0 {
+		b.end = copy(b.data, b.data[b.start:b.end])
+		b.start = 0
+	}
+	if len(b.data)-b.end < readSize/2 {
+		grown := make([]byte, max(readSize, 2*len(b.data)))
+		copy(grown, b.data[:b.end])
+		b.data = grown
+	}
+	n, err := b.r.Read(b.data[b.end:])
+	b.end += n
+	b.err = err
+	return n > 0 || err == nil
+}
+
+// shrink gives the memory of a large record back.
+func (b *buffer) shrink() {
+	if len(b.data) > 8<<20 && b.end-b.start < readSize {
+		b.data = append(make([]byte, 0, 2*readSize), b.unread()...)
+		b.start, b.end = 0, len(b.data)
+		b.data = b.data[:cap(b.data)]
+	}
+}
+
+// failure is the error to end with once all is read.
+func (b *buffer) failure() error {
+	if errors.Is(b.err, io.EOF) {
+		return io.EOF
+	}
+	return &exitError{code: exitNoInput, err: fmt.Errorf("read input: %s", rootCause(b.err))}
+}
+
+// delimited cuts at a delimiter. Exactly one delimiter is taken off each record; the last record needs none.
+type delimited struct {
+	buf       buffer
+	delimiter []byte
+	crlf      bool // take one CR off before the delimiter, too
+	skipEmpty bool
+	limit     int
+	number    uint64
+}
+
+func (d *delimited) next() (record, error) {
+	for {
+		rec, err := d.cut()
+		if err != nil || !d.skipEmpty || len(rec.data) > 0 {
+			return rec, err
+		}
+	}
+}
+
+func (d *delimited) cut() (record, error) {
+	d.buf.shrink()
+	searched := 0
+	for {
+		if i := bytes.Index(d.buf.unread()[searched:], d.delimiter); i >= 0 {
+			return d.take(searched+i, len(d.delimiter))
+		}
+		have := len(d.buf.unread())
+		if have > d.limit+len(d.delimiter) {
+			return record{}, d.skip()
+		}
+		searched = max(0, have-len(d.delimiter)+1)
+		if !d.buf.fill() {
+			break
+		}
+	}
+	if len(d.buf.unread()) == 0 || !errors.Is(d.buf.err, io.EOF) {
+		return record{}, d.buf.failure()
+	}
+	return d.take(len(d.buf.unread()), 0)
+}
+
+// take returns the next n bytes as a record and steps over them and the framing after them.
+func (d *delimited) take(n, framing int) (record, error) {
+	d.number++
+	rec := record{number: d.number, data: d.buf.unread()[:n], raw: d.buf.unread()[:n+framing]}
+	d.buf.start += n + framing
+	if n > d.limit {
+		return record{}, &recordError{d.number, &tooLargeError{int64(n), int64(d.limit)}}
+	}
+	if d.crlf && framing > 0 {
+		rec.data = bytes.TrimSuffix(rec.data, []byte("\r"))
+	}
+	return rec, nil
+}
+
+// skip reads past a record that is too long, keeping none of it.
+func (d *delimited) skip() error {
+	d.number++
+	var size int64
+	for {
+		unread := d.buf.unread()
+		if i := bytes.Index(unread, d.delimiter); i >= 0 {
+			size += int64(i)
+			d.buf.start += i + len(d.delimiter)
+			break
+		}
+		keep := min(len(unread), len(d.delimiter)-1) // the delimiter may be half read
+		size += int64(len(unread) - keep)
+		d.buf.start += len(unread) - keep
+		if !d.buf.fill() {
+			size += int64(keep)
+			d.buf.start = d.buf.end
+			break
+		}
+	}
+	return &recordError{d.number, &tooLargeError{size, int64(d.limit)}}
+}
+
+// wholeInput is one record: all of the input, which may be empty.
+type wholeInput struct {
+	buf   buffer
+	limit int
+	done  bool
+}
+
+func (w *wholeInput) next() (record, error) {
+	if w.done {
+		return record{}, io.EOF
+	}
+	for len(w.buf.unread()) <= w.limit {
+		if w.buf.fill() {
+			continue
+		}
+		w.done = true
+		if err := w.buf.failure(); !errors.Is(err, io.EOF) {
+			return record{}, err
+		}
+		return record{number: 1, data: w.buf.unread(), raw: w.buf.unread()}, nil
+	}
+	w.done = true
+	size := int64(0)
+	for {
+		size += int64(len(w.buf.unread()))
+		w.buf.start = w.buf.end
+		if !w.buf.fill() {
+			return record{}, &recordError{1, &tooLargeError{size, int64(w.limit)}}
+		}
+	}
+}
+
+// prefixed reads records that are preceded by their length, as 4 bytes, most significant first.
+type prefixed struct {
+	buf    buffer
+	limit  int
+	number uint64
+}
+
+const prefixSize = 4
+
+func (p *prefixed) next() (record, error) {
+	p.buf.shrink()
+	if err := p.need(prefixSize); err != nil {
+		return record{}, err
+	}
+	size := int64(binary.BigEndian.Uint32(p.buf.unread()))
+	if size > int64(p.limit) {
+		// Most likely this is not framed input at all: stepping over it would go on reading nonsense.
+		return record{}, failf(exitInput, "record %d: its length prefix says %s; the input is not in len framing, or over the limit of %s",
+			p.number+1, roughSize(size), spacedSize(int64(p.limit)))
+	}
+	whole := prefixSize + int(size)
+	if err := p.need(whole); err != nil {
+		return record{}, err
+	}
+	p.number++
+	raw := p.buf.unread()[:whole]
+	p.buf.start += whole
+	return record{number: p.number, data: raw[prefixSize:], raw: raw}, nil
+}
+
+func (p *prefixed) need(n int) error {
+	for len(p.buf.unread()) < n {
+		if p.buf.fill() {
+			continue
+		}
+		if err := p.buf.failure(); !errors.Is(err, io.EOF) || len(p.buf.unread()) == 0 {
+			return err
+		}
+		return failf(exitInput, "record %d: the input ends in the middle of it (%d of %d bytes)", p.number+1, len(p.buf.unread()), n)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
+)
+
+// receiptWriter puts on standard output what is asked for: receipts, or the records that were accepted.
+type receiptWriter struct {
+	w    *bufio.Writer
+	tee  bool
+	json bool
+}
+
+func newReceiptWriter(w io.Writer, tee, json bool) *receiptWriter {
+	return &receiptWriter{w: bufio.NewWriterSize(w, 64<<10), tee: tee, json: json}
+}
+
+func (r *receiptWriter) write(receipt rpc.Receipt, done []sent) error {
+	if r.json {
+		r.w.Write(appendReceipt(nil, receipt, done))
+	}
+	if r.tee && receipt.Err == nil {
+		for _, m := range done {
+			r.w.Write(m.raw)
+		}
+	}
+	return r.w.Flush() // tells of the failures of Write, too
+}
+
+// appendReceipt appends one line: {"first":1,"last":40,"unrouted":0}, with "error" when these were refused. first and
+// last count the messages sent, from 1.
+func appendReceipt(dst []byte, r rpc.Receipt, done []sent) []byte {
+	dst = append(dst, `{"first":`...)
+	dst = strconv.AppendUint(dst, r.First, 10)
+	dst = append(dst, `,"last":`...)
+	dst = strconv.AppendUint(dst, r.Last, 10)
+	dst = append(dst, `,"unrouted":`...)
+	dst = strconv.AppendUint(dst, r.Unrouted, 10)
+	if r.Err != nil {
+		dst = append(dst, `,"error":`...)
+		dst = appendJSONString(dst, r.Err.Error())
+		if len(done) > 0 {
+			dst = append(dst, `,"record":`...)
+			dst = appendJSONString(dst, done[0].where())
+		}
+	}
+	return append(dst, "}\n"...)
+}
+
+// showProgress draws a line a second, from the first second on, until the returned function is called.
+func (s *pubSession) showProgress() (stop func()) {
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				s.notices.show(s.totals())
+			case <-ctx.Done():
+				s.notices.clear()
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func (s *pubSession) totals() string {
+	confirmed, _, unrouted, _ := s.ledger.counts()
+	took := time.Since(s.started)
+	text := fmt.Sprintf("%s confirmed in %s (%.0f/s, %s)", count(confirmed, "message"), roughDuration(took),
+		float64(confirmed)/max(took.Seconds(), 1e-3), roughSize(s.bytes.Load()))
+	if unrouted > 0 {
+		text += fmt.Sprintf(", %d without a subscription", unrouted)
+	}
+	return text
+}
+
+// summary is the last line for people: on a terminal, or with -v.
+func (s *pubSession) summary(terminal bool) {
+	if terminal || s.o.verbose {
+		s.notices.info("%s", s.totals())
+	}
+}
+
+// pacer keeps a time between messages. Should one be late, the next ones are not hurried by more than a tenth of a second.
+type pacer struct {
+	gap time.Duration
+	due time.Time
+}
+
+func (p *pacer) wait(ctx context.Context) error {
+	if p.gap == 0 {
+		return ctx.Err()
+	}
+	now := time.Now()
+	if p.due.Before(now.Add(-100 * time.Millisecond)) {
+		p.due = now
+	}
+	wait := p.due.Sub(now)
+	p.due = p.due.Add(p.gap)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

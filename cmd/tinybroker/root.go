@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// app is what every command gets from outside: the streams and, once loaded, the configuration.
+type app struct {
+	*streams
+	config *config
+}
+
+// run is the program: it parses, runs one command, prints its error, and says how to end.
+func run(args []string, s *streams) ending {
+	ctx, stop := watchSignals(context.Background())
+	defer stop()
+	root := newRootCmd(&app{streams: s})
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var sig *signalError
+	if errors.Is(err, context.Canceled) && !errors.As(err, &sig) {
+		err = context.Cause(ctx)
+	}
+	return endWith(err, s)
+}
+
+func newRootCmd(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tinybroker",
+		Short: "A small in-memory message broker",
+		Long: `tinybroker is a message broker for one machine: topics that exist by being used,
+subscriptions by pattern, nothing on disk. This one program is the broker and
+its tools.`,
+		Example: `  # terminal 1: the broker
+  tinybroker serve
+
+  # terminal 2: everything that is published below "deploy"
+  tinybroker sub 'deploy.**'
+
+  # terminal 3: one message, and one for each line of a file
+  tinybroker pub deploy.rollout started
+  tinybroker pub deploy.log < app.log`,
+		Version:       buildVersion(),
+		Args:          noSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return a.configure(cmd)
+		},
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(printHelp)
+	root.SetVersionTemplate("tinybroker {{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version") // without cobra's -v, which is --verbose elsewhere
+	root.SetHelpCommand(newHelpCmd())
+	root.AddCommand(
+		newServeCmd(a, nil),
+		newPubCmd(a, nil),
+		newSubCmd(a, nil),
+		newStatusCmd(a, nil),
+		newVersionCmd(a),
+		newDocsCmd(a),
+		newExitCodesTopic(),
+	)
+	for _, c := range root.Commands() {
+		c.Flags().SortFlags = false
+	}
+	return root
+}
+
+// configure reads the configuration for the commands that have settings. Help, completion and version work whatever is
+// wrong with it.
+func (a *app) configure(cmd *cobra.Command) error {
+	section := cmd.Annotations[noteSection]
+	if section == "" {
+		return nil
+	}
+	c, err := loadConfig(cmd)
+	unknown := unknownEnvironment(cmd.Root())
+	if section == sectionServe {
+		err = withUnknown(err, unknown)
+	}
+	if err != nil {
+		return err
+	}
+	a.config = c
+	// Clients run in environments that are shared with other versions and programs; for them it is a warning.
+	if quiet := cmd.Flags().Lookup("quiet"); section == sectionClient && quiet.Value.String() != "true" {
+		for _, text := range unknown {
+			fmt.Fprintln(a.err, "warning: "+oneLine(text))
+		}
+	}
+	return nil
+}
+
+func withUnknown(err error, unknown []string) error {
+	var errs []error
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, text := range unknown {
+		errs = append(errs, errors.New(text))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return &exitError{code: exitConfig, err: errors.Join(errs...)}
+}
+
+// flagError says what is wrong with a flag in the words of this program.
+func flagError(cmd *cobra.Command, err error) error {
+	var (
+		invalid *pflag.InvalidValueError
+		missing *pflag.ValueRequiredError
+		unknown *pflag.NotExistError
+	)
+	switch {
+	case errors.As(err, &invalid):
+		return usagef("--%s: %w", invalid.GetFlag().Name, errors.Unwrap(invalid))
+	case errors.As(err, &missing):
+		return usagef("--%s: needs a value", missing.GetFlag().Name)
+	case errors.As(err, &unknown):
+		return unknownFlag(cmd, unknown)
+	}
+	return usagef("%w", err)
+}
+
+func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
+	if group := e.GetSpecifiedShortnames(); group != "" {
+		return &exitError{
+			code: exitUsage,
+			err:  fmt.Errorf("unknown flag -%s", group),
+			hint: fmt.Sprintf("an argument that begins with - goes after --: %s -- … -%s", cmd.CommandPath(), group),
+		}
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	err := &exitError{code: exitUsage, err: fmt.Errorf("unknown flag --%s", e.GetSpecifiedName())}
+	if near := nearest(e.GetSpecifiedName(), names); near != "" {
+		err.hint = "did you mean --" + near + "?"
+	} else {
+		err.hint = "see " + cmd.CommandPath() + " --help"
+	}
+	return err
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q", args[0]), hint: "see tinybroker --help"}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		err.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return err
+}

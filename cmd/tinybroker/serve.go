@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
+)
+
+// serveOptions are the settings of serve.
+type serveOptions struct {
+	broker          core.Options
+	server          rpc.ServerOptions
+	listen          []string
+	insecure        bool
+	shutdownTimeout time.Duration
+	addrFile        string
+	logLevel        string
+	logFormat       string
+
+	// Not settings of the broker: the file does not name them.
+	configPath  string
+	checkConfig bool
+	printConfig bool
+}
+
+func newServeOptions() *serveOptions {
+	return &serveOptions{
+		broker:          core.DefaultOptions(),
+		server:          rpc.DefaultServerOptions(),
+		listen:          []string{"127.0.0.1:7710"},
+		shutdownTimeout: 10 * time.Second,
+		logLevel:        "info",
+		logFormat:       "auto",
+	}
+}
+
+func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
+	b := &o.broker
+	fs.Var(list(&o.listen), "listen", "`address` to listen on, host:port or unix:///path; repeat for several")
+	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without TLS and authentication")
+	fs.Var(whole(&b.ConsumerCapacity, 1, 1<<24), "consumer-capacity", "queue slots of a subscription, in messages")
+	fs.Var(size(&b.ConsumerCapacityBytes, 1<<10, 1<<40), "consumer-capacity-bytes", "size of the same queue, in bytes")
+	fs.Var(size(&b.MaxMessageSize, 1, 1<<30), "max-message-size", "largest message: topic, key, headers and payload together")
+	fs.Var(size(&b.MaxMemory, 1<<20, 1<<44), "max-memory", "message bytes held at once; past it publishes are refused")
+	fs.Var(whole(&b.MaxSubscriptions, 1, 1<<24), "max-subscriptions", "subscriptions at once")
+	fs.Var(whole(&o.server.MaxConnections, 1, 1<<24), "max-connections", "connections at once, for each listen address; more wait")
+	fs.Var(span(&b.SendTimeout, time.Millisecond, 24*time.Hour), "send-timeout", "how long a subscriber's stream may take nothing before it is given up")
+	fs.Var(span(&o.shutdownTimeout, 0, 24*time.Hour), "shutdown-timeout", "how long a stop waits for queues to drain; 0: not at all")
+	addBool(fs, &o.server.Reflection, "reflection", "", "let clients such as grpcurl ask what there is to call")
+	fs.Var(choice(&o.logLevel, "debug", "info", "warn", "error"), "log-level", "least `level` to log: debug, info, warn or error")
+	fs.Var(choice(&o.logFormat, "auto", "text", "json"), "log-format", "`format` of the log: text, json, or auto (text on a terminal, else json)")
+	fs.StringVar(&o.addrFile, "addr-file", "", "write the bound address to `path` once listening, for --listen 127.0.0.1:0")
+	inSection(fs, sectionServe)
+
+	fs.StringVar(&o.configPath, "config", "", configUsage)
+	addBool(fs, &o.checkConfig, "check-config", "", "check the configuration and exit")
+	addBool(fs, &o.printConfig, "print-config", "", "print the merged configuration, and where each value comes from, and exit")
+}
+
+const configUsage = "configuration file at `path`; none: read no file (default: $XDG_CONFIG_HOME/tinybroker/config.yaml, then /etc/tinybroker/config.yaml)"
+
+// validate checks what the settings' own ranges cannot: how they go together.
+func (o *serveOptions) validate() error {
+	var errs []error
+	if err := o.broker.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if int64(o.broker.MaxMessageSize) > o.broker.MaxMemory {
+		errs = append(errs, fmt.Errorf("max_message_size: %s is more than max_memory (%s), so the largest message could never be held",
+			exactSize(int64(o.broker.MaxMessageSize)), exactSize(o.broker.MaxMemory)))
+	}
+	for _, address := range o.listen {
+		if err := checkListen(address, o.insecure); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return &exitError{code: exitConfig, err: errors.Join(errs...)}
+}
+
+func newServeCmd(a *app, runF func(context.Context, *serveOptions) error) *cobra.Command {
+	o := newServeOptions()
+	if runF == nil {
+		runF = func(ctx context.Context, o *serveOptions) error { return runServe(ctx, a, o) }
+	}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the broker",
+		Long: `Run the broker until SIGTERM or SIGINT.
+
+Nothing has to be set up: topics exist by being used, nothing is written to
+disk. Every flag can also be set in the environment (--max-memory as
+TINYBROKER_MAX_MEMORY) and in the configuration file (max_memory). The flag wins
+over the environment, the environment over the file. Names that are not known,
+in the file or the environment, stop the start.
+
+At a stop the broker takes nothing new, delivers what is queued for at most
+--shutdown-timeout, and exits with 0. A second signal ends it at once.
+
+A broker must not be reachable from other machines by accident: without TLS and
+authentication, any address but loopback and unix sockets needs --insecure.
+
+--max-memory bounds the messages held, shared ones counted once. The process
+takes more: about a quarter of it as room for the garbage collector, and about
+256 KiB for each connection. GOGC, when set, replaces the broker's own choice.`,
+		Example: `  # a broker with defaults, on 127.0.0.1:7710
+  tinybroker serve
+
+  # a free port, which the file will tell; and a unix socket
+  tinybroker serve --listen 127.0.0.1:0 --listen unix:///tmp/tinybroker.sock --addr-file addr
+
+  # what is in force, and why
+  tinybroker serve --max-memory 1GiB --print-config`,
+		Args:        noArgs,
+		Annotations: map[string]string{noteSection: sectionServe},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if o.printConfig {
+				return printConfig(a, cmd.Flags())
+			}
+			if o.checkConfig {
+				return checkClientSection(a)
+			}
+			return runF(cmd.Context(), o)
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func runServe(ctx context.Context, a *app, o *serveOptions) error {
+	log := newLogger(o, a.err)
+	o.broker.Encoding = rpc.Encoding{}
+	broker, err := core.New(o.broker)
+	if err != nil {
+		return failf(exitConfig, "%w", err)
+	}
+	listeners, err := listenAll(o.listen)
+	if err != nil {
+		return err
+	}
+	o.server.Logger, o.server.Version = log, buildVersion()
+	server := rpc.NewServer(broker, o.server)
+	var serving sync.WaitGroup
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		serving.Go(func() { failed <- server.Serve(l) })
+	}
+	defer tuneCollector(o.broker.MaxMemory)()
+
+	err = announce(a, o, log, listeners)
+	if err == nil {
+		select {
+		case err = <-failed:
+		case <-ctx.Done():
+			log.Info("stopping", "cause", context.Cause(ctx).Error(), "shutdown_timeout", o.shutdownTimeout.String())
+		}
+	}
+	shutdown(server, o.shutdownTimeout, log)
+	serving.Wait()
+	if o.addrFile != "" {
+		os.Remove(o.addrFile)
+	}
+	return err
+}
+
+// announce says, to those who start brokers from scripts as well as to people, that clients can connect.
+func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener) error {
+	for _, address := range o.listen {
+		if loopback, err := isLoopback(address); err == nil && !loopback {
+			log.Warn("listening without TLS and authentication on an address that other machines may reach", "listen", address)
+		}
+	}
+	if limit := int64(o.broker.MaxMessageSize); limit > 3<<20 {
+		log.Warn("messages may be larger than the 4 MiB that most clients receive by default", "max_message_size", exactSize(limit))
+	}
+	for _, l := range listeners {
+		announceAddress(a.err, o, addressOf(l))
+	}
+	if o.addrFile != "" {
+		return writeAddrFile(o.addrFile, listeners)
+	}
+	return nil
+}
+
+func shutdown(server *rpc.Server, timeout time.Duration, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	started := time.Now()
+	if err := server.Shutdown(ctx); err != nil {
+		log.Warn("stopped before everything was delivered", "after", roughDuration(time.Since(started)))
+		return
+	}
+	log.Info("stopped", "after", roughDuration(time.Since(started)))
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// socketPath is the path of a unix socket given as unix:///path, unix:path or /path.
+func socketPath(address string) (string, bool) {
+	switch {
+	case strings.HasPrefix(address, "unix://"):
+		return strings.TrimPrefix(address, "unix://"), true
+	case strings.HasPrefix(address, "unix:"):
+		return strings.TrimPrefix(address, "unix:"), true
+	}
+	return address, strings.HasPrefix(address, "/")
+}
+
+// checkListen refuses an address that cannot be listened on, or must not be without saying so.
+func checkListen(address string, insecure bool) error {
+	if path, ok := socketPath(address); ok {
+		if path == "" || strings.HasPrefix(address, "unix://") && !strings.HasPrefix(path, "/") {
+			return fmt.Errorf("listen: %q names no absolute path; write unix:///run/tinybroker.sock", address)
+		}
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("listen: %q is not host:port or unix:///path", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
+		return fmt.Errorf("listen: %q: there is no port %q", address, port)
+	}
+	if insecure {
+		return nil
+	}
+	loopback, err := isLoopback(address)
+	if err != nil {
+		return fmt.Errorf("listen: %q: %s", address, rootCause(err))
+	}
+	if !loopback {
+		return fmt.Errorf("listen: %q can be reached from other machines, and there is neither TLS nor authentication: bind to 127.0.0.1, or allow it with --insecure (insecure: true)", address)
+	}
+	return nil
+}
+
+// isLoopback reports whether only this machine reaches the address. A name counts if all its addresses do.
+func isLoopback(address string) (bool, error) {
+	if _, ok := socketPath(address); ok {
+		return true, nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, err
+	}
+	if host == "" {
+		return false, nil // every address of the machine
+	}
+	ips := []net.IP{net.ParseIP(host)}
+	if ips[0] == nil {
+		if ips, err = net.LookupIP(host); err != nil {
+			return false, err
+		}
+	}
+	for _, ip := range ips {
+		if !ip.IsLoopback() {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// listenAll binds every address or none.
+func listenAll(addresses []string) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		l, err := listen(address)
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			return nil, listenError(address, err)
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+func listen(address string) (net.Listener, error) {
+	if path, ok := socketPath(address); ok {
+		return listenUnix(path)
+	}
+	return net.Listen("tcp", address)
+}
+
+// errNotSocket: something else than a socket is in the way, and it is not ours to remove.
+var errNotSocket = errors.New("a file that is not a socket is in the way")
+
+// listenUnix binds a socket that only this user can use. A socket file that a killed broker left behind is removed; one
+// that somebody listens on is not.
+func listenUnix(path string) (net.Listener, error) {
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	restore := privateUmask()
+	defer restore()
+	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+}
+
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return errNotSocket
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		conn.Close()
+		return syscall.EADDRINUSE
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
+}
+
+func listenError(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return failf(exitUnavailable, "listen on %s: address already in use; is another tinybroker running?", address)
+	case errors.Is(err, syscall.EACCES), errors.Is(err, errNotSocket):
+		return failf(exitUnavailable, "listen on %s: %s", address, rootCause(err))
+	case errors.Is(err, syscall.EINVAL) && strings.HasPrefix(address, "unix"), errors.Is(err, syscall.EINVAL) && strings.HasPrefix(address, "/"):
+		return failf(exitConfig, "listen on %s: the path of a unix socket is at most about 100 bytes long", address)
+	}
+	return failf(exitConfig, "listen on %s: %s", address, rootCause(err))
+}
+
+// addressOf is what a client gives to --server to reach l.
+func addressOf(l net.Listener) string {
+	if a, ok := l.Addr().(*net.UnixAddr); ok {
+		if path, err := filepath.Abs(a.Name); err == nil {
+			return "unix://" + path
+		}
+		return "unix:" + a.Name
+	}
+	return l.Addr().String()
+}
+
+// writeAddrFile writes one address a line, so that a reader sees all of them or no file at all.
+func writeAddrFile(path string, listeners []net.Listener) error {
+	var text strings.Builder
+	for _, l := range listeners {
+		fmt.Fprintln(&text, addressOf(l))
+	}
+	err := writeFileAtomic(path, []byte(text.String()))
+	if err != nil {
+		return failf(exitIO, "--addr-file %s: %s", path, rootCause(err))
+	}
+	return nil
+}
+
+// writeFileAtomic creates or replaces a file in one step.
+func writeFileAtomic(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,28 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// raise ends the process by its signal, with the default handler in place, so that whoever waits for the process (a
+// shell in a loop) sees that it was interrupted. It returns when there is no signal.
+func (e ending) raise() {
+	s, ok := e.signal.(syscall.Signal)
+	if !ok {
+		return
+	}
+	if s == syscall.SIGPIPE {
+		// The runtime ignores a SIGPIPE that is sent; it dies of one that a write to standard output earns.
+		os.Stdout.Write([]byte{'\n'})
+		os.Exit(e.code)
+	}
+	signal.Reset(s)
+	syscall.Kill(syscall.Getpid(), s)
+	time.Sleep(time.Second) // the signal may need a moment to arrive
+	os.Exit(e.code)
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// streams are the three standard streams. Data goes to out and nothing else does; everything for people goes to err.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+func systemStreams() *streams {
+	return &streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+}
+
+// isTerminal reports whether a stream is a terminal. It asks the operating system, never the terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// useColor decides for one stream: an explicit choice wins, then NO_COLOR and TERM, then whether it is a terminal.
+func useColor(choice string, stream any) bool {
+	switch choice {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(stream)
+}
+
+// notices writes lines for people to standard error: one at a time, never over a progress line, free of control
+// characters. It is safe for concurrent use.
+type notices struct {
+	w              io.Writer
+	quiet, verbose bool
+
+	mu       sync.Mutex
+	progress int // width of the progress line on the screen
+}
+
+func (n *notices) line(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clearLocked()
+	fmt.Fprintln(n.w, oneLine(fmt.Sprintf(format, args...)))
+}
+
+// info is for what a person wants to know though nothing is wrong for good.
+func (n *notices) info(format string, args ...any) {
+	if !n.quiet {
+		n.line(format, args...)
+	}
+}
+
+// detail is for -v.
+func (n *notices) detail(format string, args ...any) {
+	if n.verbose && !n.quiet {
+		n.line(format, args...)
+	}
+}
+
+// show replaces the progress line; it must not be longer than the screen is wide.
+func (n *notices) show(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pad := max(n.progress-len(text), 0)
+	fmt.Fprint(n.w, "\r", text, strings.Repeat(" ", pad))
+	n.progress = len(text)
+}
+
+// clear takes the progress line away.
+func (n *notices) clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clearLocked()
+}
+
+func (n *notices) clearLocked() {
+	if n.progress > 0 {
+		fmt.Fprint(n.w, "\r", strings.Repeat(" ", n.progress), "\r")
+		n.progress = 0
+	}
+}

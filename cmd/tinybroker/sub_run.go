@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
+)
+
+const (
+	// outputBuffer is how much is written at once while messages come faster than they can be written one by one.
+	outputBuffer = 64 << 10
+	// stopPatience is how long an ended sub waits for a write that its reader does not take.
+	stopPatience = 500 * time.Millisecond
+)
+
+// The ways in which a subscription ends as asked for.
+var (
+	errCounted = errors.New("count reached")
+	errIdle    = errors.New("idle")
+	errTime    = errors.New("time is up")
+)
+
+// subSession is one run of sub. handle is called by one goroutine at a time.
+type subSession struct {
+	o       *subOptions
+	notices *notices
+	out     io.Writer
+	format  format
+	buf     []byte // formatted and not yet written
+	printed int64
+	idle    *time.Timer
+	stop    context.CancelCauseFunc
+	link    link
+}
+
+func runSub(ctx context.Context, a *app, o *subOptions) error {
+	f, err := o.formatter(isTerminal(a.out), useColor(o.color, a.out))
+	if err != nil {
+		return err
+	}
+	s := &subSession{o: o, notices: o.notices(a.streams), out: a.out, format: f}
+	if err := clearReadyFile(o.readyFile); err != nil {
+		return err
+	}
+	ctx, s.stop = context.WithCancelCause(ctx)
+	defer s.stop(nil)
+	if o.forTime > 0 {
+		defer time.AfterFunc(o.forTime, func() { s.stop(errTime) }).Stop()
+	}
+	defer watchReader(a.out, func() { s.stop(&writeError{errReaderGone}) })()
+	client, err := o.dial(ctx, s.notices, &s.link)
+	if err != nil {
+		return s.result(ctx, err)
+	}
+	defer client.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- client.Subscribe(ctx, s.request(), s.handle) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		// A write to a reader that does not read cannot be interrupted, and shall not keep the process.
+		select {
+		case err = <-ended:
+		case <-time.After(stopPatience):
+			err = context.Cause(ctx)
+		}
+	}
+	return s.result(ctx, err)
+}
+
+func (s *subSession) request() rpc.SubscribeOptions {
+	return rpc.SubscribeOptions{
+		ID: s.o.id, Patterns: s.o.patterns, ClientName: s.o.clientName,
+		Overflow: overflowPolicies[s.o.overflow], Capacity: s.o.capacity,
+		NoResubscribe: s.o.exitOnEvict,
+		OnOpened:      s.opened, OnLagging: s.lagging, OnEnded: s.ended, OnGap: s.gap,
+	}
+}
+
+func (s *subSession) handle(d *rpc.Delivery) error {
+	if d.DroppedBefore > 0 {
+		s.notices.info("dropped by broker: %s, the queue was full", count(d.DroppedBefore, "message"))
+	}
+	var err error
+	if s.buf, err = s.format(s.buf, d); err != nil {
+		return err
+	}
+	s.printed++
+	last := s.printed == s.o.count
+	if last || !d.More || len(s.buf) >= outputBuffer {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	s.notices.detail("%d: %s, %s", d.Sequence, d.Topic, count(uint64(len(d.Payload)), "byte"))
+	if last {
+		return errCounted
+	}
+	if s.idle != nil {
+		s.idle.Reset(s.o.idle)
+	}
+	return nil
+}
+
+func (s *subSession) flush() error {
+	if len(s.buf) == 0 {
+		return nil
+	}
+	_, err := s.out.Write(s.buf)
+	s.buf = s.buf[:0]
+	if cap(s.buf) > 16*outputBuffer {
+		s.buf = nil // a rare large message is not kept
+	}
+	if err != nil {
+		return &writeError{err}
+	}
+	return nil
+}
+
+func (s *subSession) opened(op rpc.Opened) {
+	s.notices.detail("subscribed as %s", op.SubscriptionID)
+	if s.o.idle > 0 && s.idle == nil {
+		s.idle = time.AfterFunc(s.o.idle, func() { s.stop(errIdle) })
+	}
+	if s.o.readyFile == "" {
+		return
+	}
+	if err := writeFileAtomic(s.o.readyFile, []byte(op.SubscriptionID+"\n")); err != nil {
+		s.stop(failf(exitIO, "--ready-file %s: %s", s.o.readyFile, rootCause(err)))
+	}
+}
+
+func (s *subSession) lagging(l rpc.Lagging) {
+	s.notices.info("falling behind: %d of %d queue slots are taken; the broker evicts at the last", l.Queued, l.Capacity)
+}
+
+// ended tells of an eviction that is followed by a new subscription.
+func (s *subSession) ended(e core.Ending) { s.notices.line("%s", endingText(e)) }
+
+func (s *subSession) gap(g rpc.Gap) {
+	if g.Restarted {
+		s.notices.info("gap: the broker was restarted; what was published in %s is missing", roughDuration(g.Outage))
+		return
+	}
+	s.notices.info("gap: what was published in %s without a connection is missing", roughDuration(g.Outage))
+}
+
+// endingText says how the broker ended a subscription, and what can be done about it.
+func endingText(e core.Ending) string {
+	switch e.Reason {
+	case core.EndEvicted:
+		return fmt.Sprintf("evicted by broker: %s after %s, %s lost; read faster, or raise --capacity",
+			e.Text, roughDuration(e.Lived), count(e.Lost, "message"))
+	case core.EndStalled:
+		return fmt.Sprintf("evicted by broker: nothing was read for too long, after %s, %s lost; read faster",
+			roughDuration(e.Lived), count(e.Lost, "message"))
+	case core.EndReplaced:
+		return "replaced: another subscription took over this id"
+	case core.EndKicked:
+		return "closed by an operator"
+	case core.EndRevoked:
+		return "no longer allowed to receive"
+	}
+	return (&core.EndedError{Ending: e}).Error()
+}
+
+// result is how the run ends, given why Subscribe did.
+func (s *subSession) result(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	var (
+		sig   *signalError
+		ended *core.EndedError
+		exit  *exitError
+	)
+	switch {
+	case errors.Is(err, errCounted):
+		return nil
+	case errors.As(cause, &sig):
+		return sig
+	case errors.Is(cause, errTime), errors.Is(cause, errIdle):
+		return s.timeUp(cause)
+	case errors.As(err, &ended):
+		return &exitError{code: codeOfEnding(ended.Reason), err: errors.New(endingText(ended.Ending))}
+	case cause != nil:
+		return cause
+	case errors.As(err, &exit):
+		return err
+	}
+	return err
+}
+
+// timeUp is the end by --for or --idle: a failure when messages are missing, or when nobody could have sent any.
+func (s *subSession) timeUp(cause error) error {
+	what := "--for " + shortDuration(s.o.forTime)
+	if errors.Is(cause, errIdle) {
+		what = "--idle " + shortDuration(s.o.idle)
+	}
+	if !s.link.up.Load() {
+		return failf(exitUnavailable, "sub: no connection to %s when %s ended", s.o.server, what)
+	}
+	if s.o.count > 0 {
+		return failf(exitShort, "sub: %s ended after %d of %s", what, s.printed, count(uint64(s.o.count), "message"))
+	}
+	return nil
+}
+
+// clearReadyFile removes what an earlier run left, which would make this one look ready.
+func clearReadyFile(path string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil // most likely it is not there
+	}
+	if !info.Mode().IsRegular() {
+		return usagef("sub: --ready-file %s: is not a regular file", path)
+	}
+	if err := os.Remove(path); err != nil {
+		return failf(exitIO, "sub: --ready-file %s: %s", path, rootCause(err))
+	}
+	return nil
+}
