@@ -190,6 +190,12 @@ func (b *Broker) Close() {
 	}
 }
 
+// Draining returns a channel that is closed when draining begins.
+func (b *Broker) Draining() <-chan struct{} { return b.draining }
+
+// CountRefused adds messages that were refused before they got here to the count of refused ones.
+func (b *Broker) CountRefused(n int) { b.counters.refused.Add(uint64(n)) }
+
 func (b *Broker) isDraining() bool {
 	select {
 	case <-b.draining:

@@ -1,8 +1,8 @@
 package core
 
 import (
+	"fmt"
 	"slices"
-	"sync/atomic"
 )
 
 // The publisher's side of a subscription: reserve or room, then commit. Reservations are only made under the lock of
@@ -16,41 +16,15 @@ func (s *Subscription) limits(patient bool) (slots, bytes int64) {
 	return s.capacity, s.capacityBytes
 }
 
-// reserve sets room aside for n messages of size bytes, all or nothing. An empty queue has room for any one message.
+// reserve sets room aside for n messages of size bytes, all or nothing.
 func (s *Subscription) reserve(patient bool, n, size int64) bool {
-	if n == 1 && s.slots.CompareAndSwap(0, 1) {
-		s.bytes.Add(size)
-		return true
-	}
 	slots, bytes := s.limits(patient)
-	if !addBelow(&s.slots, n, slots) {
-		return false
-	}
-	if addBelow(&s.bytes, size, bytes) {
-		return true
-	}
-	s.unreserve(n, 0)
-	return false
-}
-
-// addBelow adds n to v unless the sum would exceed limit. It never exceeds it for a moment either, so that
-// one publisher's failed attempt is not another's full queue.
-func addBelow(v *atomic.Int64, n, limit int64) bool {
-	for {
-		old := v.Load()
-		if old+n > limit {
-			return false
-		}
-		if v.CompareAndSwap(old, old+n) {
-			return true
-		}
-	}
+	return s.fill.reserve(n, size, slots, bytes)
 }
 
 // unreserve gives a reservation back.
 func (s *Subscription) unreserve(n, size int64) {
-	slots := s.slots.Add(-n)
-	bytes := s.bytes.Add(-size)
+	slots, bytes := s.fill.remove(n, size)
 	s.mu.Lock()
 	s.relieveLocked(slots, bytes)
 	s.mu.Unlock()
@@ -73,12 +47,12 @@ func (s *Subscription) room(p *publication, data []byte, n int) (k int, overflow
 		return n, true
 	}
 	slots, bytes := s.limits(p.patience > 0)
-	used := s.slots.Load()
+	used, usedBytes := s.fill.load()
 	free := min(int64(n), slots-used)
 	if free <= 0 {
 		return 0, false
 	}
-	k, _ = measure(s.broker.encoding, data, int(free), bytes-s.bytes.Load())
+	k, _ = measure(s.broker.encoding, data, int(free), bytes-usedBytes)
 	if k == 0 && used == 0 {
 		k = 1
 	}
@@ -94,7 +68,7 @@ func (s *Subscription) waitsLocked(p *publication) bool {
 	if s.overflow != OverflowEvict || p.grace <= 0 {
 		return false
 	}
-	others := s.slots.Load()
+	others, _ := s.fill.load()
 	if s.frame == p.id {
 		others -= s.frameSlots
 	}
@@ -131,8 +105,8 @@ func (s *Subscription) endWait(p *publication, w chan struct{}) {
 
 func (s *Subscription) hasRoom(p *publication) bool {
 	slots, bytes := s.limits(p.patience > 0)
-	used := s.slots.Load()
-	return used == 0 || used < slots && s.bytes.Load() < bytes
+	used, usedBytes := s.fill.load()
+	return used == 0 || used < slots && usedBytes < bytes
 }
 
 // commit queues n records of p's frame. Without a reservation the overflow policy applies if there is still no room.
@@ -150,7 +124,7 @@ func (s *Subscription) commit(p *publication, start, end uint32, n int, reserved
 	} else {
 		took = s.overflowLocked(p, start, end, n)
 	}
-	used := s.slots.Load()
+	used, _ := s.fill.load()
 	if used > s.capacity/2 {
 		p.crowded = true
 		if used > s.capacity-s.capacity/4 {
@@ -185,8 +159,7 @@ func (s *Subscription) overflowLocked(p *publication, start, end uint32, n int) 
 		for !s.reserve(false, int64(n), int64(end-start)) {
 			if s.queue.len == 0 {
 				// What fills the queue is reserved by others, who wait for this lock. They will find room as well.
-				s.slots.Add(int64(n))
-				s.bytes.Add(int64(end - start))
+				s.fill.add(int64(n), int64(end-start))
 				break
 			}
 			s.dropFrontLocked(int64(n), int64(end-start))
@@ -194,7 +167,8 @@ func (s *Subscription) overflowLocked(p *publication, start, end uint32, n int) 
 		s.pushLocked(p, start, end, n)
 		return true
 	case OverflowDropNewest:
-		k, size := measure(s.broker.encoding, data[start:end], min(n, int(max(0, s.capacity-s.slots.Load()))), s.capacityBytes-s.bytes.Load())
+		used, usedBytes := s.fill.load()
+		k, size := measure(s.broker.encoding, data[start:end], min(n, int(max(0, s.capacity-used))), s.capacityBytes-usedBytes)
 		if k > 0 && s.reserve(false, int64(k), size) {
 			s.pushLocked(p, start, start+uint32(size), k)
 		} else {
@@ -203,10 +177,18 @@ func (s *Subscription) overflowLocked(p *publication, start, end uint32, n int) 
 		s.dropBackLocked(n - k)
 		return k > 0
 	default:
-		s.endLocked(EndEvicted, n)
+		s.endLocked(EndEvicted, s.fullText(n), n)
 		p.ended = append(p.ended, s)
 		return false
 	}
+}
+
+// fullText says which bound n more messages would exceed.
+func (s *Subscription) fullText(n int) string {
+	if used, _ := s.fill.load(); used+int64(n) > s.capacity {
+		return fmt.Sprintf("queue full (%d)", s.capacity)
+	}
+	return fmt.Sprintf("queue full (%d bytes)", s.capacityBytes)
 }
 
 // trimLocked drops the first of n records that are more than even an empty queue holds.
@@ -222,8 +204,8 @@ func (s *Subscription) trimLocked(p *publication, start, end uint32, n int) (uin
 // dropFrontLocked drops as much of the queue's front entry as is needed to make room for n records of size bytes.
 func (s *Subscription) dropFrontLocked(n, size int64) {
 	front := s.queue.front()
-	needSlots := s.slots.Load() + n - s.capacity
-	needBytes := s.bytes.Load() + size - s.capacityBytes
+	used, usedBytes := s.fill.load()
+	needSlots, needBytes := used+n-s.capacity, usedBytes+size-s.capacityBytes
 	data := front.frame.data[front.start:front.end]
 	drop, length := 0, int64(0)
 	for drop < int(front.n) && (int64(drop) < needSlots || length < needBytes) {
@@ -240,8 +222,7 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 		e = s.queue.split(uint32(drop), uint32(length))
 	}
 	e.frame.release()
-	s.slots.Add(-int64(e.n))
-	s.bytes.Add(-e.size())
+	s.fill.remove(int64(e.n), e.size())
 	s.droppedFront += uint64(e.n) + uint64(e.before)
 	s.broker.counters.dropped.Add(uint64(e.n))
 }

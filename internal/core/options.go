@@ -45,8 +45,8 @@ func (o Options) Validate() error {
 		value    int64
 		min, max int64
 	}{
-		{"consumer_capacity", int64(o.ConsumerCapacity), 1, 1 << 24},
-		{"consumer_capacity_bytes", o.ConsumerCapacityBytes, 1 << 10, 1 << 40},
+		{"consumer_capacity", int64(o.ConsumerCapacity), 1, 1 << 22},
+		{"consumer_capacity_bytes", o.ConsumerCapacityBytes, 1 << 10, 1 << 38},
 		{"max_message_size", int64(o.MaxMessageSize), 1, 1 << 30},
 		{"max_memory", o.MaxMemory, 1 << 20, 1 << 44},
 		{"max_subscriptions", int64(o.MaxSubscriptions), 1, 1 << 24},

@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -105,9 +104,9 @@ type Subscription struct {
 	wake chan struct{} // capacity 1: something to take
 	done chan struct{} // closed at the end
 
-	// slots and bytes are what the queue holds and what publishers have reserved. They are changed without mu, so that
-	// a publisher can reserve at many subscriptions before it queues at any.
-	slots, bytes atomic.Int64
+	// fill is what the queue holds and what publishers have reserved. It is changed without mu, so that a
+	// publisher can reserve at many subscriptions before it queues at any.
+	fill occupancy
 
 	mu           sync.Mutex
 	queue        queue
@@ -162,7 +161,7 @@ func (s *Subscription) Ending() Ending {
 }
 
 // Queued returns how many messages wait, and their bytes.
-func (s *Subscription) Queued() (messages, bytes int64) { return s.slots.Load(), s.bytes.Load() }
+func (s *Subscription) Queued() (messages, bytes int64) { return s.fill.load() }
 
 // Take moves what waits into d, up to about maxBytes and at least one message, and reports whether there was anything.
 // It never blocks. Every delivery must be settled.
@@ -175,7 +174,7 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 	}
 	if s.queue.len == 0 {
 		if s.draining {
-			s.endLocked(EndShuttingDown, 0)
+			s.endLocked(EndShuttingDown, EndShuttingDown.String(), 0)
 		}
 		return false
 	}
@@ -191,8 +190,7 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 		d.add(e)
 	}
 	s.sequence += uint64(d.Count)
-	left := s.slots.Add(-int64(d.Count))
-	leftBytes := s.bytes.Add(-d.Bytes)
+	left, leftBytes := s.fill.remove(int64(d.Count), d.Bytes)
 	if s.lagging {
 		d.Lagging = s.warnLocked(left+int64(d.Count), leftBytes+d.Bytes)
 	}
@@ -282,9 +280,12 @@ func (d *Delivery) reset() {
 // Close ends the subscription on its owner's behalf. It does nothing when it has ended already.
 func (s *Subscription) Close() { s.end(EndClosed) }
 
+// Leave ends the subscription at its subscriber's wish. It does nothing when it has ended already.
+func (s *Subscription) Leave() { s.end(EndLeft) }
+
 func (s *Subscription) end(reason EndReason) {
 	s.mu.Lock()
-	s.endLocked(reason, 0)
+	s.endLocked(reason, reason.String(), 0)
 	s.mu.Unlock()
 	s.broker.forget(s)
 }
@@ -295,13 +296,13 @@ func (s *Subscription) drain() {
 	defer s.mu.Unlock()
 	s.draining = true
 	if s.queue.len == 0 {
-		s.endLocked(EndShuttingDown, 0)
+		s.endLocked(EndShuttingDown, EndShuttingDown.String(), 0)
 	}
 }
 
 // endLocked drops the queue, which frees its memory at once, and lets go of everybody who waits. extra messages that
 // never made it into the queue count as lost with it. The caller makes the broker forget the subscription once mu is free.
-func (s *Subscription) endLocked(reason EndReason, extra int) {
+func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 	if s.ended {
 		return
 	}
@@ -316,23 +317,13 @@ func (s *Subscription) endLocked(reason EndReason, extra int) {
 	s.ending = Ending{
 		Reason:       reason,
 		Lost:         lost,
+		Text:         text,
 		LastSequence: s.sequence,
 		Lived:        s.broker.clock.Now().Sub(s.created),
 	}
-	s.ending.Text = s.endText()
 	s.broker.counters.lost.Add(lost)
 	s.releaseWaitersLocked()
 	close(s.done)
-}
-
-func (s *Subscription) endText() string {
-	if s.ending.Reason == EndEvicted {
-		if s.slots.Load() >= s.capacity {
-			return fmt.Sprintf("queue full (%d)", s.capacity)
-		}
-		return fmt.Sprintf("queue full (%d bytes)", s.capacityBytes)
-	}
-	return s.ending.Reason.String()
 }
 
 func (s *Subscription) releaseWaitersLocked() {

@@ -1,0 +1,242 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// drainSlowly takes every message of s, pausing after each frame, until stop is closed and the queue is empty.
+func drainSlowly(s *Subscription, maxBytes int64, pause time.Duration, stop <-chan struct{}) []string {
+	var d Delivery
+	var got []string
+	for {
+		for s.Take(&d, maxBytes) {
+			got = append(got, records(&d)...)
+			s.Settle(&d, true)
+			time.Sleep(pause)
+		}
+		select {
+		case <-s.Wake():
+		case <-s.Done():
+			return got
+		case <-stop:
+			if n, _ := s.Queued(); n == 0 {
+				return got
+			}
+		}
+	}
+}
+
+func TestAPatientPublisherIsSlowedInsteadOfEvicting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 100})
+		stop := make(chan struct{})
+		var got []string
+		var wg sync.WaitGroup
+		wg.Go(func() { got = drainSlowly(s, 40, 10*time.Millisecond, stop) })
+		posts := numbered("t", 0, 5000)
+		begun := time.Now()
+		for i := 0; i < len(posts); i += 1000 { // a frame is ten times the queue
+			batch := batchOf(posts[i : i+1000]...)
+			batch.MaxWait = testPatience
+			publishBatch(t, b, batch)
+		}
+		if took := time.Since(begun); took < time.Second {
+			t.Errorf("5000 messages for a reader that takes about ten in 10 ms went in %v", took)
+		}
+		close(stop)
+		wg.Wait()
+		wantPayloads(t, got, payloads(posts))
+	})
+}
+
+func TestAFrozenReceiverCostsPatienceOnce(t *testing.T) {
+	for _, policy := range []OverflowPolicy{OverflowEvict, OverflowDropOldest, OverflowDropNewest} {
+		t.Run(policy.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, nil)
+				frozen := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 100, Overflow: policy})
+				begun := time.Now()
+				for i := range 20 {
+					batch := batchOf(numbered("t", i*50, 50)...)
+					batch.MaxWait = testPatience
+					if r := publishBatch(t, b, batch); r[0].Accepted != 50 {
+						t.Fatalf("batch %d came back as %+v", i, r[0])
+					}
+				}
+				if took := time.Since(begun); took != testPatience {
+					t.Errorf("a frozen receiver cost %v, want max_wait once, %v", took, testPatience)
+				}
+				if policy == OverflowEvict {
+					wantEnded(t, frozen, EndEvicted, frozen.Ending().Lost)
+				} else if n, _ := frozen.Queued(); n != 100 {
+					t.Errorf("%d messages queued, want 100", n)
+				}
+			})
+		})
+	}
+}
+
+func TestTheLastQuarterIsForTheImpatient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 100})
+		patient := make(chan error)
+		go func() {
+			batch := batchOf(numbered("t", 0, 200)...)
+			batch.MaxWait = time.Hour
+			patient <- b.Publish(context.Background(), batch)
+		}()
+		synctest.Wait()
+		if n, _ := s.Queued(); n != 75 {
+			t.Fatalf("a patient publisher queued %d of 100, want 75", n)
+		}
+		for range 25 {
+			publish(t, b, post{"t", "urgent"})
+		}
+		var got []string
+		for len(got) < 225 {
+			got = append(got, takeAll(s)...)
+			synctest.Wait()
+		}
+		if err := <-patient; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitingEndsWith(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(b *Broker, s *Subscription, cancel func())
+		want error
+	}{
+		{"the publisher", func(_ *Broker, _ *Subscription, cancel func()) { cancel() }, context.Canceled},
+		{"the broker", func(b *Broker, _ *Subscription, _ func()) { go b.Drain() }, ErrDraining},
+		{"the receiver", func(_ *Broker, s *Subscription, _ func()) { s.Close() }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, nil)
+				s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 4})
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				batch := batchOf(numbered("t", 0, 10)...)
+				batch.MaxWait = time.Hour
+				done := make(chan error)
+				go func() { done <- b.Publish(ctx, batch) }()
+				synctest.Wait()
+				begun := time.Now()
+				c.end(b, s, cancel)
+				if err := <-done; !errors.Is(err, c.want) {
+					t.Errorf("publish returned %v, want %v", err, c.want)
+				}
+				if waited := time.Since(begun); waited != 0 {
+					t.Errorf("publish went on waiting for %v", waited)
+				}
+				r := batch.Runs[0]
+				if c.want != nil && (r.Accepted != 3 || !errors.Is(r.Err, c.want)) {
+					t.Errorf("run came back as %+v, want 3 accepted", r)
+				}
+				if c.want == nil && (r.Accepted != 10 || r.Err != nil) {
+					t.Errorf("run came back as %+v, want all accepted", r)
+				}
+			})
+		})
+	}
+}
+
+func TestAHealthyReaderIsNotEvictedByOneFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		healthy := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 100})
+		stop := make(chan struct{})
+		var got []string
+		var wg sync.WaitGroup
+		wg.Go(func() { got = drainSlowly(healthy, 64<<10, time.Millisecond, stop) })
+		posts := numbered("t", 0, 3000)
+		publish(t, b, posts...) // no patience, and thirty times the queue
+		close(stop)
+		wg.Wait()
+		wantPayloads(t, got, payloads(posts))
+	})
+}
+
+func TestAFrozenReaderCostsTheImpatientNextToNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		frozen := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 100})
+		begun := time.Now()
+		for i := range 50 {
+			publish(t, b, numbered("t", i*1000, 1000)...)
+		}
+		if took := time.Since(begun); took > frameGrace {
+			t.Errorf("a frozen receiver held up a publisher without patience for %v", took)
+		}
+		wantEnded(t, frozen, EndEvicted, frozen.Ending().Lost)
+
+		// One that was behind before gets no grace at all.
+		behind := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 100})
+		publish(t, b, numbered("t", 0, 60)...)
+		begun = time.Now()
+		publish(t, b, numbered("t", 0, 60)...)
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("a slow receiver held up a publisher without patience for %v", took)
+		}
+		wantEnded(t, behind, EndEvicted, 120)
+	})
+}
+
+// All receivers get a topic's messages in the same order although publishers wait in the middle of their batches for one
+// of them.
+func TestPiecesKeepOneOrderForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		var subs []*Subscription
+		var got [4][]string
+		stop := make(chan struct{})
+		var readers, publishers sync.WaitGroup
+		for i := range got {
+			s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 8 << i})
+			subs = append(subs, s)
+			readers.Go(func() { got[i] = drainSlowly(s, 16<<i, time.Duration(i+1)*time.Millisecond, stop) })
+		}
+		for p := range 5 {
+			publishers.Go(func() {
+				for i := range 20 {
+					var posts []post
+					for j := range 30 {
+						posts = append(posts, post{"t", fmt.Sprintf("%d:%d", p, i*30+j)})
+					}
+					batch := batchOf(posts...)
+					batch.MaxWait = time.Hour
+					publishBatch(t, b, batch)
+				}
+			})
+		}
+		publishers.Wait()
+		close(stop)
+		readers.Wait()
+		if len(got[0]) != 5*20*30 {
+			t.Fatalf("%d messages, want %d", len(got[0]), 5*20*30)
+		}
+		for i := 1; i < len(got); i++ {
+			wantPayloads(t, got[i], got[0])
+		}
+		next := map[string]int{}
+		for _, m := range got[0] {
+			p, n, _ := strings.Cut(m, ":")
+			if n != fmt.Sprint(next[p]) {
+				t.Fatalf("publisher %s: message %s after %d others", p, n, next[p])
+			}
+			next[p]++
+		}
+	})
+}
