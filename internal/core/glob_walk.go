@@ -5,98 +5,109 @@ import (
 	"unicode/utf8"
 )
 
-// globScratch is the working memory for matching one segment against a trie of globs.
+// globScratch is the working memory for matching segments against tries of globs.
 type globScratch[T any] struct {
-	states, next []globState[T]
-	leaves       []*T
-	marks        indexMarks // stars seen in this segment
-	steps        int        // states looked at, for tests of the cost
+	segment string
+	leaves  []*T
+	gaps    []globGap[T] // stars that were reached and are still to be followed
+	missing int32        // next gaps that the one being followed has not reached yet
+	marks   indexMarks   // stars seen in this segment
+	steps   int          // nodes looked at, for tests of the cost
 }
 
-// globState is a place in the trie: so many bytes into the label of a node.
-type globState[T any] struct {
+// globGap is a star with the number of bytes matched before it.
+type globGap[T any] struct {
 	node *globNode[T]
-	done int
+	at   int
 }
 
-// match returns the leaves of the globs that match segment, each once; the slice is good until the next call. It goes
-// through the segment once, with all places where a glob may have got to. A place is reached from one other place only,
-// one character earlier, except for stars: a star stays once it is reached, and its mark keeps it from being reached
-// again. So there are never more places than nodes whose beginning matches.
-func (s *globScratch[T]) match(root *globNode[T], segment string, stars *indexIDs) []*T {
+// match appends to s.leaves the leaves of the globs that match the segment, each once. It looks at each star once, from
+// where it is reached first. stars are all there are in tries that use the scratch.
+func (s *globScratch[T]) match(root *globNode[T], segment string, stars *indexIDs) {
+	s.segment = segment
 	s.marks.begin(stars)
-	s.leaves, s.next = s.leaves[:0], s.next[:0]
-	s.enter(root)
-	s.states, s.next = s.next, s.states
-	for pos := 0; pos < len(segment) && len(s.states) > 0; {
-		r, size := utf8.DecodeRuneInString(segment[pos:])
-		s.advance(r, segment[pos:pos+size])
-		pos += size
+	s.enter(root, 0)
+	for len(s.gaps) > 0 {
+		g := s.gaps[len(s.gaps)-1]
+		s.gaps = s.gaps[:len(s.gaps)-1]
+		s.follow(g.node, g.at)
 	}
-	for _, st := range s.states {
-		if st.node.leaf != nil && st.done == len(st.node.label) {
-			s.leaves = append(s.leaves, st.node.leaf)
-		}
-	}
-	return s.leaves
 }
 
-// enter adds a node whose label is matched, and the star behind it.
-func (s *globScratch[T]) enter(n *globNode[T]) {
-	s.next = append(s.next, globState[T]{n, len(n.label)})
-	if n.star == nil || !s.marks.set(n.star.id) {
-		return
+// enter goes on from a node that the first at bytes lead to.
+func (s *globScratch[T]) enter(n *globNode[T], at int) {
+	if n.star != nil && s.marks.set(n.star.gap.id) {
+		s.gaps = append(s.gaps, globGap[T]{n.star, at})
+		s.missing--
 	}
-	if n.star.ends() {
-		s.leaves = append(s.leaves, n.star.leaf) // whatever follows
-		return
+	if at < len(s.segment) {
+		s.advance(n, at)
+	} else if n.leaf != nil {
+		s.leaves = append(s.leaves, n.leaf)
 	}
-	s.next = append(s.next, globState[T]{n.star, 0})
 }
 
-// ends reports whether nothing follows the node, so that it has a leaf.
-func (n *globNode[T]) ends() bool {
-	return n.any == nil && len(n.literals) == 0 && len(n.classes) == 0
+// advance enters the nodes that one more token leads to.
+func (s *globScratch[T]) advance(n *globNode[T], at int) {
+	s.steps++
+	rest := s.segment[at:]
+	r, size := utf8.DecodeRuneInString(rest)
+	if n.any != nil {
+		s.enter(n.any, at+size)
+	}
+	for _, c := range n.classes {
+		if c.class.match(r) {
+			s.enter(c, at+size)
+		}
+	}
+	if i, found := n.searchLiteral(r); found {
+		if c := n.literals[i].node; strings.HasPrefix(rest, c.label) {
+			s.enter(c, at+len(c.label))
+		}
+	}
 }
 
-// advance replaces the states by those that one more character leads to. text is that character.
-func (s *globScratch[T]) advance(r rune, text string) {
-	s.next = s.next[:0]
-	s.steps += len(s.states)
-	for _, st := range s.states {
-		n := st.node
-		if st.done < len(n.label) {
-			s.follow(n, st.done, text)
-			continue
-		}
-		if n.id != 0 {
-			s.next = append(s.next, st)
-		}
-		if n.any != nil {
-			s.enter(n.any)
-		}
-		for _, c := range n.classes {
-			if c.class.match(r) {
-				s.enter(c)
+// follow goes on from a star behind at bytes or more.
+func (s *globScratch[T]) follow(n *globNode[T], at int) {
+	if n.leaf != nil {
+		s.leaves = append(s.leaves, n.leaf)
+	}
+	s.missing = n.gap.next
+	for at < len(s.segment) {
+		if s.missing == 0 {
+			if n.gap.ends == 0 {
+				return
 			}
+			at = s.near(at, int(n.gap.reach))
 		}
-		if len(n.literals) > 0 {
-			if at, found := n.searchLiteral(text); found {
-				s.follow(n.literals[at], 0, text)
+		if only := n.onlyLiteral(); only != "" {
+			skip := strings.Index(s.segment[at:], only)
+			if skip < 0 {
+				return
 			}
+			at += skip
 		}
+		s.advance(n, at)
+		_, size := utf8.DecodeRuneInString(s.segment[at:])
+		at += size
 	}
-	s.states, s.next = s.next, s.states
 }
 
-// follow goes one character on in the label of n.
-func (s *globScratch[T]) follow(n *globNode[T], done int, text string) {
-	if !strings.HasPrefix(n.label[done:], text) {
-		return
+// near returns the first place from at on that is not more than reach bytes from the end.
+func (s *globScratch[T]) near(at, reach int) int {
+	if far := len(s.segment) - reach; far > at {
+		at = far
+		for at < len(s.segment) && !utf8.RuneStart(s.segment[at]) {
+			at++
+		}
 	}
-	if done += len(text); done == len(n.label) {
-		s.enter(n)
-		return
+	return at
+}
+
+// onlyLiteral returns the label of the only node behind n, if it is a literal; else "".
+func (n *globNode[T]) onlyLiteral() string {
+	if len(n.literals) != 1 || n.any != nil || len(n.classes) > 0 {
+		return ""
 	}
-	s.next = append(s.next, globState[T]{n, done})
+	return n.literals[0].node.label
 }

@@ -34,7 +34,7 @@ func (ix *index[V]) add(set *PatternSet, v V) {
 	ix.values.put(v, e)
 	for i, a := range set.includes {
 		if !a.literal() {
-			ix.tree(a.system).add(ix, a.segments).add(e, i)
+			ix.tree(a.system).add(ix, a.segments, e, i)
 			continue
 		}
 		b := ix.literals.get(a.text)
@@ -58,7 +58,7 @@ func (ix *index[V]) remove(set *PatternSet, v V) {
 	}
 	for i, a := range set.includes {
 		if !a.literal() {
-			ix.tree(a.system).remove(ix, a.segments, e, i)
+			ix.tree(a.system).remove(ix, a.segments, e, i, nil)
 			continue
 		}
 		b := ix.literals.get(a.text)
@@ -74,9 +74,9 @@ func (ix *index[V]) remove(set *PatternSet, v V) {
 func (ix *index[V]) match(topic string, dst []V) []V {
 	s, _ := ix.scratch.Get().(*indexScratch[V])
 	if s == nil {
-		s = &indexScratch[V]{}
+		s = &indexScratch[V]{ix: ix}
 	}
-	dst = s.match(ix, topic, dst)
+	dst = s.match(topic, dst)
 	ix.scratch.Put(s)
 	return dst
 }

@@ -148,7 +148,10 @@ func countGlobs(n *globNode[indexNode[int]]) int {
 		return 0
 	}
 	count := 1 + countGlobs(n.any) + countGlobs(n.star) + countNodes(n.leaf)
-	for _, child := range slices.Concat(n.literals, n.classes) {
+	for _, e := range n.literals {
+		count += countGlobs(e.node)
+	}
+	for _, child := range n.classes {
 		count += countGlobs(child)
 	}
 	return count

@@ -7,34 +7,50 @@ type indexNode[V comparable] struct {
 	doubleStar *indexNode[V]                     // next segment **; it has none itself
 	globs      *globNode[indexNode[V]]           // next segment a glob
 	here       indexBucket[V]                    // patterns that end here
-	id         uint32                            // 0: not behind a **
+	gap        gap                               // of a ** node
 }
 
-// add returns the bucket for patterns of these segments, making the nodes that lead to it as needed.
-func (n *indexNode[V]) add(ix *index[V], segments []patternSegment) *indexBucket[V] {
+// add enters the entry's alternative into the bucket at the end of segments, making the nodes that lead there as needed.
+func (n *indexNode[V]) add(ix *index[V], segments []patternSegment, e *indexEntry[V], alternative int) {
+	var last *indexNode[V] // the last ** on the way
+	distance := 0
 	for i := range segments {
 		s := &segments[i]
 		child := n.child(s)
 		if child == nil {
 			child = &indexNode[V]{}
-			n.attach(ix, s, child)
+			n.attach(ix, s, child, last)
 		}
 		n = child
+		distance++
+		if s.kind == segmentDoubleStar {
+			last, distance = n, 0
+		}
 	}
-	return &n.here
+	n.here.add(e, alternative)
+	if last != nil && last != n {
+		last.gap.addEnd(distance)
+	}
 }
 
-// remove takes the entry's alternative out of the bucket at the end of segments, and the nodes that leads nowhere then.
-func (n *indexNode[V]) remove(ix *index[V], segments []patternSegment, e *indexEntry[V], alternative int) {
+// remove takes the entry's alternative out of the bucket at the end of segments, and with it the nodes that lead nowhere
+// then. last is the last ** on the way so far, or nil.
+func (n *indexNode[V]) remove(ix *index[V], segments []patternSegment, e *indexEntry[V], alternative int, last *indexNode[V]) {
 	if len(segments) == 0 {
 		n.here.remove(e, alternative)
+		if last != nil && last != n {
+			last.gap.removeEnd()
+		}
 		return
 	}
 	s := &segments[0]
-	child := n.child(s)
-	child.remove(ix, segments[1:], e, alternative)
+	child, childLast := n.child(s), last
+	if s.kind == segmentDoubleStar {
+		childLast = child
+	}
+	child.remove(ix, segments[1:], e, alternative, childLast)
 	if child.empty() {
-		n.detach(ix, s)
+		n.detach(ix, s, last)
 	}
 }
 
@@ -57,13 +73,16 @@ func (n *indexNode[V]) child(s *patternSegment) *indexNode[V] {
 	return n.literals.get(s.text)
 }
 
-func (n *indexNode[V]) attach(ix *index[V], s *patternSegment, child *indexNode[V]) {
+func (n *indexNode[V]) attach(ix *index[V], s *patternSegment, child, last *indexNode[V]) {
 	switch s.kind {
 	case segmentAny:
 		n.any = child
 	case segmentDoubleStar:
 		n.doubleStar = child
-		ix.ids.take(&child.id)
+		ix.ids.take(&child.gap.id)
+		if last != nil {
+			last.gap.next++
+		}
 	case segmentGlob:
 		if n.globs == nil {
 			n.globs = &globNode[indexNode[V]]{}
@@ -74,15 +93,18 @@ func (n *indexNode[V]) attach(ix *index[V], s *patternSegment, child *indexNode[
 	}
 }
 
-func (n *indexNode[V]) detach(ix *index[V], s *patternSegment) {
+func (n *indexNode[V]) detach(ix *index[V], s *patternSegment, last *indexNode[V]) {
 	switch s.kind {
 	case segmentAny:
 		n.any = nil
 	case segmentDoubleStar:
-		ix.ids.release(&n.doubleStar.id)
+		ix.ids.release(&n.doubleStar.gap.id)
 		n.doubleStar = nil
+		if last != nil {
+			last.gap.next--
+		}
 	case segmentGlob:
-		n.globs.remove(&ix.starIDs, s.glob)
+		n.globs.remove(&ix.starIDs, s.glob, nil)
 		if n.globs.empty() {
 			n.globs = nil
 		}

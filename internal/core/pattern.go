@@ -74,12 +74,8 @@ func (p *Pattern) parse() error {
 	if err != nil {
 		return err
 	}
-	seen := make(map[string]bool, len(texts))
+	p.alternatives = make([]patternAlternative, 0, len(texts))
 	for _, text := range texts {
-		if seen[text] {
-			continue
-		}
-		seen[text] = true
 		a, err := parseAlternative(text)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -13,6 +14,9 @@ var (
 // expandBraces returns what the braces of a pattern stand for, at most MaxPatternAlternatives texts without braces.
 // Escapes are left in place.
 func expandBraces(pattern string) ([]string, error) {
+	if !strings.ContainsAny(pattern, "{}") {
+		return []string{pattern}, nil
+	}
 	e := braceExpander{text: pattern}
 	texts, err := e.row()
 	if err != nil {

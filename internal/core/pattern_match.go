@@ -25,18 +25,6 @@ const (
 	segmentGlob                   // wildcards among other characters
 )
 
-// becomeLiteral replaces segments that are all literal by the one topic they match.
-func (a *patternAlternative) becomeLiteral() {
-	texts := make([]string, len(a.segments))
-	for i, s := range a.segments {
-		texts[i] = s.text
-	}
-	if joined := strings.Join(texts, "."); joined != a.text {
-		a.text = joined
-	}
-	a.segments = nil
-}
-
 func (a *patternAlternative) literal() bool { return a.segments == nil }
 
 // match reports whether the alternative matches the topic, and how many tests of segments and tokens it took. After a
@@ -91,22 +79,6 @@ func (s *patternSegment) match(segment string) (ok bool, steps int) {
 		return s.glob.match(segment)
 	}
 	return true, 1
-}
-
-func (s *patternSegment) wildcards() int {
-	switch s.kind {
-	case segmentLiteral:
-		return 0
-	case segmentGlob:
-		n := 0
-		for i := range s.glob {
-			if s.glob[i].kind != globLiteral {
-				n++
-			}
-		}
-		return n
-	}
-	return 1
 }
 
 // systemTopic reports whether the topic is one of the broker's own.

@@ -5,37 +5,39 @@ import (
 	"fmt"
 )
 
-// The caps of the patterns of one subscription together, which bound the memory and the time one subscription can cost
-// others. Past any of them all patterns are refused with an error that wraps ErrPatternInvalid.
+// The caps of the patterns of one subscription together, equal ones included, which bound the memory and the time that one
+// subscription can cost others. Past any of them all its patterns are refused with an error that wraps ErrPatternInvalid.
 const (
-	// MaxSetPatterns is the most patterns, exclusions included.
+	// MaxSetPatterns is the most patterns, counted after brace expansion, exclusions included.
 	MaxSetPatterns = 256
-	// MaxSetAlternatives is the most alternatives after brace expansion.
-	MaxSetAlternatives = 1024
-	// MaxSetBytes is the most bytes all alternatives have after brace expansion.
+	// MaxSetBytes is the most bytes all of them have after brace expansion.
 	MaxSetBytes = 64 << 10
-	// MaxSetWildcards is the most wildcards all alternatives have.
-	MaxSetWildcards = 4096
+	// MaxSetWildcards is the most wildcards all of them have.
+	MaxSetWildcards = 1024
 )
 
-// A PatternSet is the patterns of one subscription or one list of rights. It matches a topic that at least one of its
+// A PatternSet is the patterns of one subscription or of one list of rights. It matches a topic that at least one of its
 // patterns matches and none of its exclusions. It does not change after ParsePatterns and is safe for concurrent use.
 type PatternSet struct {
 	patterns []*Pattern
 	includes []*patternAlternative // each once
 	excludes []*patternAlternative // each once
+	size     int
 }
 
 // ParsePatterns parses patterns, of which at least one must not be an exclusion. Their order and repetitions do not
 // matter. If one is refused, all are. The error wraps ErrPatternInvalid and names the first pattern that is wrong. ss is
 // not kept.
 func ParsePatterns(ss []string) (*PatternSet, error) {
+	if len(ss) == 0 {
+		return nil, fmt.Errorf("%w: at least one is needed", ErrPatternInvalid)
+	}
+	// Checked at once, so that a million patterns cost no more than one too many.
 	if len(ss) > MaxSetPatterns {
-		return nil, patternError(ss[MaxSetPatterns],
-			fmt.Errorf("one of %d patterns, the most for a subscription is %d", len(ss), MaxSetPatterns))
+		return nil, patternError(ss[MaxSetPatterns], setCapError("patterns", len(ss), MaxSetPatterns))
 	}
 	set := &PatternSet{patterns: make([]*Pattern, 0, len(ss))}
-	total := setTotals{seen: make(map[setKey]bool, len(ss))}
+	var total setTotals
 	for _, s := range ss {
 		p, err := ParsePattern(s)
 		if err != nil {
@@ -44,36 +46,41 @@ func ParsePatterns(ss []string) (*PatternSet, error) {
 		if err := total.add(p); err != nil {
 			return nil, patternError(s, err)
 		}
-		set.add(p, total.seen)
+		set.patterns = append(set.patterns, p)
 	}
+	set.sort(total.patterns)
 	if len(set.includes) == 0 {
-		if len(ss) == 0 {
-			return nil, fmt.Errorf("%w: at least one is needed", ErrPatternInvalid)
-		}
 		return nil, patternError(ss[0], errors.New("exclusions alone match nothing, a pattern without ! is needed"))
 	}
+	set.size = total.size()
 	return set, nil
 }
 
-// setKey tells alternatives apart.
-type setKey struct {
-	text              string
-	literal, excludes bool
-}
-
-func (s *PatternSet) add(p *Pattern, seen map[setKey]bool) {
-	s.patterns = append(s.patterns, p)
-	for i := range p.alternatives {
-		a := &p.alternatives[i]
-		key := setKey{a.text, a.literal(), p.exclusion}
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		if p.exclusion {
-			s.excludes = append(s.excludes, a)
-		} else {
-			s.includes = append(s.includes, a)
+// sort divides the alternatives, of which there are n, into includes and excludes without repetitions.
+func (s *PatternSet) sort(n int) {
+	type identity struct {
+		text               string
+		literal, exclusion bool
+	}
+	var seen map[identity]bool
+	if n > 1 {
+		seen = make(map[identity]bool, n)
+	}
+	for _, p := range s.patterns {
+		for i := range p.alternatives {
+			a := &p.alternatives[i]
+			id := identity{a.text, a.literal(), p.exclusion}
+			if seen[id] {
+				continue
+			}
+			if seen != nil {
+				seen[id] = true
+			}
+			if p.exclusion {
+				s.excludes = append(s.excludes, a)
+			} else {
+				s.includes = append(s.includes, a)
+			}
 		}
 	}
 }
@@ -104,29 +111,39 @@ func (s *PatternSet) Strings() []string {
 	return texts
 }
 
-// setTotals counts what a set's patterns come to.
+// Size estimates, rather too high, the bytes of memory that the set takes while it is subscribed: its own and those of
+// what routes topics to it.
+func (s *PatternSet) Size() int { return s.size }
+
+// setTotals counts what the patterns of a set come to.
 type setTotals struct {
-	seen                           map[setKey]bool
-	alternatives, bytes, wildcards int
+	patterns, segments, wildcards, bytes int
 }
 
 func (t *setTotals) add(p *Pattern) error {
-	t.alternatives += len(p.alternatives)
+	t.patterns += len(p.alternatives)
 	for i := range p.alternatives {
-		t.bytes += len(p.alternatives[i].text)
-		t.wildcards += p.alternatives[i].wildcards
+		a := &p.alternatives[i]
+		t.segments += len(a.segments)
+		t.wildcards += a.wildcards
+		t.bytes += len(a.text)
 	}
-	for _, c := range []struct {
-		what      string
-		got, most int
-	}{
-		{"alternatives", t.alternatives, MaxSetAlternatives},
-		{"bytes", t.bytes, MaxSetBytes},
-		{"wildcards", t.wildcards, MaxSetWildcards},
-	} {
-		if c.got > c.most {
-			return fmt.Errorf("the patterns so far have %d %s after brace expansion, the most is %d", c.got, c.what, c.most)
-		}
+	switch {
+	case t.patterns > MaxSetPatterns:
+		return setCapError("patterns", t.patterns, MaxSetPatterns)
+	case t.bytes > MaxSetBytes:
+		return setCapError("bytes", t.bytes, MaxSetBytes)
+	case t.wildcards > MaxSetWildcards:
+		return setCapError("wildcards", t.wildcards, MaxSetWildcards)
 	}
 	return nil
+}
+
+func setCapError(what string, got, most int) error {
+	return fmt.Errorf("with it the subscription has %d %s after brace expansion, the most is %d", got, what, most)
+}
+
+func (t *setTotals) size() int {
+	const perSet, perPattern, perSegment, perWildcard = 512, 512, 256, 512
+	return perSet + t.patterns*perPattern + t.segments*perSegment + t.wildcards*perWildcard + 3*t.bytes
 }

@@ -75,8 +75,7 @@ func slowAlternative(p, topic string) (bool, error) {
 		}
 		segments = append(segments, tokens)
 	}
-	first := segments[0][0]
-	if strings.HasPrefix(topic, "$") && !first.exactly('$') {
+	if first := segments[0][0]; strings.HasPrefix(topic, "$") && !(first.literal && first.test('$')) {
 		return false, nil
 	}
 	return slowSegments(segments, strings.Split(topic, ".")), nil
@@ -88,8 +87,6 @@ type slowToken struct {
 	literal          bool
 	test             func(r rune) bool
 }
-
-func (t slowToken) exactly(r rune) bool { return t.literal && t.test(r) }
 
 func slowTokens(p []rune) ([]slowToken, error) {
 	if len(p) == 0 {
@@ -164,32 +161,46 @@ func slowClass(p []rune) (func(rune) bool, error) {
 	return func(r rune) bool { return members[r] != negate }, nil
 }
 
+// slowSegments keeps, token after token, which numbers of segments the pattern so far may have taken.
 func slowSegments(p [][]slowToken, topic []string) bool {
-	if len(p) == 0 {
-		return len(topic) == 0
-	}
-	if p[0][0].doubleStar {
-		for skip := range len(topic) + 1 {
-			if slowSegments(p[1:], topic[skip:]) {
-				return true
+	taken := make([]bool, len(topic)+1)
+	taken[0] = true
+	for _, tokens := range p {
+		next := make([]bool, len(taken))
+		for i, ok := range taken {
+			switch {
+			case !ok:
+			case tokens[0].doubleStar:
+				for j := i; j < len(next); j++ {
+					next[j] = true
+				}
+			case i < len(topic) && slowGlob(tokens, []rune(topic[i])):
+				next[i+1] = true
 			}
 		}
-		return false
+		taken = next
 	}
-	return len(topic) > 0 && slowGlob(p[0], []rune(topic[0])) && slowSegments(p[1:], topic[1:])
+	return taken[len(topic)]
 }
 
+// slowGlob does the same with the characters of a segment.
 func slowGlob(p []slowToken, s []rune) bool {
-	if len(p) == 0 {
-		return len(s) == 0
-	}
-	if p[0].star {
-		for skip := range len(s) + 1 {
-			if slowGlob(p[1:], s[skip:]) {
-				return true
+	taken := make([]bool, len(s)+1)
+	taken[0] = true
+	for _, token := range p {
+		next := make([]bool, len(taken))
+		for i, ok := range taken {
+			switch {
+			case !ok:
+			case token.star:
+				for j := i; j < len(next); j++ {
+					next[j] = true
+				}
+			case i < len(s) && token.test(s[i]):
+				next[i+1] = true
 			}
 		}
-		return false
+		taken = next
 	}
-	return len(s) > 0 && p[0].test(s[0]) && slowGlob(p[1:], s[1:])
+	return taken[len(s)]
 }
