@@ -1,0 +1,47 @@
+package rpc
+
+import (
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
+)
+
+// deliveryFrame builds an encoded SubscribeResponse around the records of d: the publisher's bytes as they are, and a few of its own.
+func deliveryFrame(d *core.Delivery) mem.BufferSlice {
+	head := make([]byte, 0, 32)
+	head = appendUint(head, fieldFirstSequence, d.FirstSequence)
+	head = appendUint(head, fieldAttempt, 1)
+	head = appendUint(head, fieldDroppedBefore, d.DroppedBefore)
+	if d.Lagging != nil {
+		head = appendLagging(head, d.Lagging)
+	}
+	bufs := make(mem.BufferSlice, 0, len(d.Pieces)+1)
+	bufs = append(bufs, mem.SliceBuffer(head))
+	for _, piece := range d.Pieces {
+		bufs = append(bufs, mem.SliceBuffer(piece))
+	}
+	return bufs
+}
+
+func appendUint(b []byte, field protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func appendLagging(b []byte, l *core.Lagging) []byte {
+	warning := &tinybrokerv1.Lagging{
+		Queued:      uint64(l.Queued),
+		QueuedBytes: uint64(l.QueuedBytes),
+		Capacity:    uint32(l.Capacity),
+	}
+	encoded, err := proto.Marshal(warning)
+	if err != nil {
+		return b // three numbers cannot fail to encode; without them the frame is still whole
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, fieldLagging, protowire.BytesType), encoded)
+}

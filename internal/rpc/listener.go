@@ -1,0 +1,89 @@
+package rpc
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// connections knows every connection the server has accepted. Safe for concurrent use.
+type connections struct {
+	mu    sync.Mutex
+	conns map[*serverConn]struct{}
+}
+
+func newConnections() *connections {
+	return &connections{conns: make(map[*serverConn]struct{})}
+}
+
+// listener wraps l so that its connections are known.
+func (c *connections) listener(l net.Listener) net.Listener { return &trackingListener{l, c} }
+
+// count returns how many connections have completed their handshake; those that never speak are no clients.
+func (c *connections) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for conn := range c.conns {
+		if conn.established {
+			n++
+		}
+	}
+	return n
+}
+
+// closeSilent closes the connections that have not completed their handshake. grpc.Server waits for those, also when it
+// is told to stop at once.
+func (c *connections) closeSilent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.conns {
+		if !conn.established {
+			_ = conn.Conn.Close()
+		}
+	}
+}
+
+type trackingListener struct {
+	net.Listener
+	connections *connections
+}
+
+// Accept implements net.Listener.
+func (l *trackingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &serverConn{Conn: conn, connections: l.connections}
+	l.connections.mu.Lock()
+	l.connections.conns[c] = struct{}{}
+	l.connections.mu.Unlock()
+	return c, nil
+}
+
+// serverConn is one accepted connection.
+type serverConn struct {
+	net.Conn
+	connections *connections
+	established bool // guarded by connections.mu
+}
+
+// SetDeadline implements net.Conn. grpc.Server limits the handshake by a deadline and removes it when it is complete, which
+// is the only sign of that it gives.
+func (c *serverConn) SetDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.connections.mu.Lock()
+		c.established = true
+		c.connections.mu.Unlock()
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// Close implements net.Conn.
+func (c *serverConn) Close() error {
+	c.connections.mu.Lock()
+	delete(c.connections.conns, c)
+	c.connections.mu.Unlock()
+	return c.Conn.Close()
+}
