@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
 // lostError is why a connection was lost, in short words; it keeps the status.
@@ -34,8 +36,10 @@ var errStreamEnded = errors.New("the broker ended the stream without a reason")
 // going, or it has no room at the moment.
 func retryable(err error) bool {
 	switch status.Code(err) {
-	case codes.Unavailable, codes.ResourceExhausted:
+	case codes.Unavailable:
 		return true
+	case codes.ResourceExhausted:
+		return !errors.Is(fromStatus(err), core.ErrMessageTooLarge)
 	}
 	return errors.Is(err, errStreamEnded)
 }
@@ -94,7 +98,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // lostForGood is the error of a stream that could not be opened again after err.
 func (c *Client) lostForGood(ctx context.Context, err error) error {
 	switch {
-	case status.Code(err) == codes.ResourceExhausted:
+	case retryable(err) && status.Code(err) == codes.ResourceExhausted:
 		return fromStatus(err)
 	case retryable(err):
 		return &UnreachableError{Target: c.options.Target, Lost: true, Err: lossCause(err)}

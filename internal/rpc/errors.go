@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -156,6 +157,11 @@ func causeOf(st *status.Status) error {
 		return context.Canceled
 	case codes.DeadlineExceeded:
 		return context.DeadlineExceeded
+	case codes.ResourceExhausted:
+		// A message too large for the broker's transport: gRPC has answered before the broker could.
+		if strings.Contains(st.Message(), "larger than max") {
+			return core.ErrMessageTooLarge
+		}
 	}
 	return nil
 }

@@ -146,6 +146,9 @@ func (p *Publisher) Confirmed() uint64 {
 	return p.window.confirmed
 }
 
+// Done is closed when the publisher has ended: it was closed, or it has given up and Close returns why.
+func (p *Publisher) Done() <-chan struct{} { return p.done }
+
 // Close waits until everything is dealt with, ends the stream and returns when no goroutine is left. When ctx ends first, it gives up.
 // The error is an *UnconfirmedError if the publisher has given up, now or before. Closing again returns the same.
 func (p *Publisher) Close(ctx context.Context) error {
