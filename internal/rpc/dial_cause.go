@@ -16,6 +16,9 @@ var causes = []struct{ mark, cause string }{
 	{"permission denied", "permission denied"},
 	{"network is unreachable", "network is unreachable"},
 	{"no route to host", "no route to host"},
+	{"i/o timeout", "timed out"},
+	{"deadline exceeded", "timed out"},
+	{"use of closed network connection", "timed out"}, // closed at this end, since nothing came
 	{"looked like an HTTP/1.1 header", "not a gRPC server: it answers in HTTP/1"},
 	{"first record does not look like a TLS handshake", "TLS mismatch: the server does not speak TLS"},
 	{"reading server preface", "TLS mismatch: the server does not speak plaintext HTTP/2; it may expect TLS"},
@@ -23,11 +26,8 @@ var causes = []struct{ mark, cause string }{
 	{"too_many_pings", "cut off for too many pings"},
 	{"connection reset by peer", "connection reset"},
 	{"broken pipe", "connection closed"},
-	{"i/o timeout", "timed out"},
-	{"context deadline exceeded", "timed out"},
 	{"error reading from server: EOF", "connection closed"},
 	{"unexpected EOF", "connection closed"},
-	{"use of closed network connection", "connection closed"},
 	{"transport is closing", "connection closed"},
 }
 

@@ -79,9 +79,9 @@ func appendMessage(dst []byte, m *core.Message) []byte {
 		dst = protowire.AppendString(dst, v)
 	}
 	dst = appendText(dst, tagKey, m.Key)
-	if t := timestamp(m.PublishTime); t != (instant{}) {
-		dst = append(dst, tagTime, byte(t.encodedLen()))
-		dst = t.append(dst)
+	if !m.PublishTime.IsZero() {
+		t := timestamp(m.PublishTime)
+		dst = t.append(append(dst, tagTime, byte(t.encodedLen())))
 	}
 	return dst
 }
@@ -108,8 +108,8 @@ func messageLen(m *core.Message) int {
 	if m.Key != "" {
 		n += bytesFieldLen(len(m.Key))
 	}
-	if t := timestamp(m.PublishTime); t != (instant{}) {
-		n += bytesFieldLen(t.encodedLen())
+	if !m.PublishTime.IsZero() {
+		n += bytesFieldLen(timestamp(m.PublishTime).encodedLen())
 	}
 	return n
 }

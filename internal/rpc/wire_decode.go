@@ -198,10 +198,12 @@ func (d *deliveries) fill(b []byte, out *Delivery) bool {
 	if !ok {
 		return false
 	}
-	out.Key = alias(key)
-	var t instant
-	t.merge(stamp)
-	out.PublishTime = t.time()
+	out.Key, out.PublishTime = alias(key), time.Time{}
+	if stamp != nil {
+		var t instant
+		t.merge(stamp)
+		out.PublishTime = t.time()
+	}
 	return true
 }
 
@@ -210,6 +212,7 @@ func (d *deliveries) readMessage(body []byte, m *core.Message) error {
 	*m = core.Message{}
 	topic := []byte(nil)
 	var stamp instant
+	stamped := false
 	for len(body) > 0 {
 		f, rest, ok := nextField(body)
 		if !ok {
@@ -229,7 +232,7 @@ func (d *deliveries) readMessage(body []byte, m *core.Message) error {
 		case fieldKey:
 			m.Key = alias(f.value)
 		case fieldTime:
-			ok = stamp.merge(f.value)
+			stamped, ok = true, stamp.merge(f.value)
 		}
 		if !ok {
 			return errMalformed
@@ -237,7 +240,9 @@ func (d *deliveries) readMessage(body []byte, m *core.Message) error {
 	}
 	d.setTopic(topic)
 	m.Topic = d.topic
-	m.PublishTime = stamp.time()
+	if stamped {
+		m.PublishTime = stamp.time()
+	}
 	return nil
 }
 

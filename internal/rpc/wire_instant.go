@@ -47,20 +47,17 @@ func (t *instant) patience() (time.Duration, error) {
 	return time.Duration(t.seconds)*time.Second + time.Duration(t.nanos), nil
 }
 
-// time reads t as a Timestamp. One that is not set or outside the years 1 to 9999 gives the zero time.
+// time reads t as a Timestamp. One outside the years 1 to 9999 gives the zero time.
 func (t *instant) time() time.Time {
 	const first, end = -62_135_596_800, 253_402_300_800
-	if *t == (instant{}) || t.seconds < first || t.seconds >= end || t.nanos < 0 || t.nanos >= 1e9 {
+	if t.seconds < first || t.seconds >= end || t.nanos < 0 || t.nanos >= 1e9 {
 		return time.Time{}
 	}
 	return time.Unix(t.seconds, int64(t.nanos)).UTC()
 }
 
-// timestamp parts a time for a google.protobuf.Timestamp. The zero time, and 1 January 1970 at midnight, are not set.
+// timestamp parts a time for a google.protobuf.Timestamp.
 func timestamp(t time.Time) instant {
-	if t.IsZero() {
-		return instant{}
-	}
 	return instant{seconds: t.Unix(), nanos: int32(t.Nanosecond())}
 }
 

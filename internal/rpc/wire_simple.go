@@ -64,7 +64,8 @@ func (s *simple) like(model, b []byte) bool {
 	return len(b) >= s.end && string(b[:s.payloadAt]) == string(model[:s.payloadAt])
 }
 
-// readTail reads what follows the payload. Both results may be empty. ok is false when there is anything else.
+// readTail reads what follows the payload: nothing, a key or a time or both. time is the content of the Timestamp, nil if there
+// is none. ok is false when there is anything else.
 func readTail(b []byte) (key, time []byte, ok bool) {
 	if len(b) >= 2 && b[0] == tagKey {
 		end := 2 + int(b[1])

@@ -1,0 +1,276 @@
+package rpc
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+func TestParseTarget(t *testing.T) {
+	for _, test := range []struct {
+		in, uri string
+		local   bool
+	}{
+		{"127.0.0.1:7710", "dns:///127.0.0.1:7710", true},
+		{"127.8.9.1", "dns:///127.8.9.1:7710", true},
+		{"localhost:1", "dns:///localhost:1", true},
+		{"LOCALHOST", "dns:///LOCALHOST:7710", true},
+		{"a.localhost", "dns:///a.localhost:7710", true},
+		{":99", "dns:///localhost:99", true},
+		{"[::1]:99", "dns:///[::1]:99", true},
+		{"::1", "dns:///[::1]:7710", true},
+		{"[::1]", "dns:///[::1]:7710", true},
+		{"::ffff:127.0.0.1", "dns:///[::ffff:127.0.0.1]:7710", true},
+		{"broker.example:99", "dns:///broker.example:99", false},
+		{"broker", "dns:///broker:7710", false},
+		{"10.0.0.1", "dns:///10.0.0.1:7710", false},
+		{"localhost.example", "dns:///localhost.example:7710", false},
+		{"dns:///broker:99", "dns:///broker:99", false},
+		{"dns:///localhost", "dns:///localhost:7710", true},
+		{"dns:broker:99", "dns:broker:99", false},
+		{"dns://10.0.0.1/broker", "dns://10.0.0.1/broker:7710", false},
+		{"/run/tb.sock", "unix:///run/tb.sock", true},
+		{"unix:///run/tb.sock", "unix:///run/tb.sock", true},
+		{"unix:tb.sock", "unix:tb.sock", true},
+		{"unix-abstract:tb", "unix-abstract:tb", true},
+		{"passthrough:///x", "passthrough:///x", false},
+	} {
+		got, err := parseTarget(test.in)
+		if err != nil || got.uri != test.uri || got.local != test.local {
+			t.Errorf("%q: %+v, %v, want %q, local %v", test.in, got, err, test.uri, test.local)
+		}
+		if IsLocal(test.in) != test.local {
+			t.Errorf("IsLocal(%q) is %v", test.in, !test.local)
+		}
+	}
+	for _, in := range []string{"", "a:b:c", "http://broker:99", "nats://broker", "unix:", "unix://", "dns:///", "dns:", "dns://x", "broker:", "a b:1", "a/b"} {
+		if got, err := parseTarget(in); err == nil {
+			t.Errorf("%q is taken for %+v", in, got)
+		}
+		if _, err := Dial(t.Context(), ClientOptions{Target: in}); err == nil || !strings.HasPrefix(err.Error(), "server address: ") {
+			t.Errorf("Dial %q: %v", in, err)
+		}
+		if IsLocal(in) {
+			t.Errorf("%q is local", in)
+		}
+	}
+}
+
+// TestDialCauses: whatever is wrong is said in short words, and at once.
+func TestDialCauses(t *testing.T) {
+	useTLS := grpc.WithTransportCredentials(credentials.NewTLS(nil))
+	certificate := selfSigned(t)
+	plain, secure := grpc.NewServer(), grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&certificate)))
+	for _, test := range []struct {
+		name    string
+		target  string
+		options []grpc.DialOption
+		want    string
+	}{
+		{"nobody listens", closedPort(t), nil, "connection refused"},
+		{"no socket", "unix://" + filepath.Join(t.TempDir(), "x.sock"), nil, "no such socket"},
+		{"unknown host", "host.invalid:7710", nil, "no such host"},
+		{"web server", listening(t, func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) }), nil, "not a gRPC server: it answers in HTTP/1"}, //nolint:gosec // a test
+		{"plaintext to TLS", listening(t, serving(secure)), nil, "TLS mismatch: the server does not speak plaintext HTTP/2; it may expect TLS"},
+		{"TLS to plaintext", listening(t, serving(plain)), []grpc.DialOption{useTLS}, "TLS mismatch: the server does not speak TLS"},
+		{"unknown certificate", listening(t, serving(secure)), []grpc.DialOption{useTLS}, "TLS: failed to verify certificate: x509: certificate is not valid for any names, but wanted to match 127.0.0.1"},
+		{"silence", listening(t, keepOpen), nil, "timed out"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			start := time.Now()
+			c, err := Dial(t.Context(), ClientOptions{Target: test.target, ConnectTimeout: time.Second, DialOptions: test.options})
+			var unreachable *UnreachableError
+			if !errors.As(err, &unreachable) {
+				t.Fatalf("%v, %v", c, err)
+			}
+			got := unreachable.Err.Error()
+			if test.name == "unknown certificate" {
+				got, test.want = strings.SplitAfter(got, "x509:")[0], strings.SplitAfter(test.want, "x509:")[0]
+			}
+			if got != test.want || unreachable.Target != test.target {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+	plain.Stop()
+	secure.Stop()
+}
+
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// listening serves on a port until the test's end and returns its address.
+func listening(t *testing.T, serve func(net.Listener)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = l.Close() // a server may have closed it
+		<-done
+	})
+	return l.Addr().String()
+}
+
+func serving(s *grpc.Server) func(net.Listener) {
+	return func(l net.Listener) { _ = s.Serve(l) }
+}
+
+func keepOpen(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+	}
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"example.org"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func TestConnectionCause(t *testing.T) {
+	for text, want := range map[string]string{
+		`connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:1: connect: operation not permitted"`: "dial tcp 10.0.0.1:1: connect: operation not permitted",
+		`error reading from server: EOF`:                                                            "connection closed",
+		`error reading from server: read tcp a->b: read: connection reset by peer`:                  "connection reset",
+		`keepalive ping failed to receive ACK within timeout`:                                       "no answer to keepalive",
+		`connection error: desc = "transport: authentication handshake failed: tls: something new"`: "TLS: something new",
+		"name resolver error: produced zero addresses":                                              "no such host",
+		"never seen before": "never seen before",
+	} {
+		if got := connectionCause(status.Error(codes.Unavailable, text)); got != want {
+			t.Errorf("%q is told as %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestDialOverSocket: a path alone will do, with whatever the environment says about proxies.
+func TestDialOverSocket(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	t.Setenv("https_proxy", "http://127.0.0.1:1")
+	o := core.DefaultOptions()
+	o.Encoding = Encoding{}
+	broker, err := core.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(broker, DefaultServerOptions())
+	path := filepath.Join(t.TempDir(), "tb.sock")
+	unix, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 2)
+	for _, l := range []net.Listener{unix, tcp} {
+		go func() { served <- server.Serve(l) }()
+	}
+	_, port, _ := net.SplitHostPort(tcp.Addr().String())
+	for _, target := range []string{path, "unix:" + path, "unix://" + path, "127.0.0.1:" + port, "localhost:" + port, "dns:///localhost:" + port} {
+		c, err := Dial(within(t, 5*time.Second), ClientOptions{Target: target})
+		if err != nil {
+			t.Errorf("%s: %v", target, err)
+			continue
+		}
+		if _, err := c.Publish(within(t, 5*time.Second), &core.Message{Topic: "a"}, 0); err != nil {
+			t.Errorf("%s: publish: %v", target, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%s: close: %v", target, err)
+		}
+	}
+	if err := server.Shutdown(within(t, 5*time.Second)); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDialWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site := newSite(t, nil)
+		site.kill()
+		if _, err := Dial(t.Context(), site.clientOptions()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("without waiting: %v", err)
+		}
+		waiting := site.clientOptions()
+		waiting.Wait = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		if _, err := Dial(ctx, waiting); err == nil || time.Since(start) != time.Minute || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("waiting in vain: %v after %v", err, time.Since(start))
+		}
+		interrupted, interrupt := context.WithCancelCause(t.Context())
+		why := errors.New("interrupted")
+		time.AfterFunc(time.Second, func() { interrupt(why) })
+		if _, err := Dial(interrupted, waiting); !errors.Is(err, why) {
+			t.Errorf("interrupted: %v", err)
+		}
+		time.AfterFunc(time.Hour, func() { site.start(t) })
+		start = time.Now()
+		c, err := Dial(t.Context(), waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if late := time.Since(start) - time.Hour; late > 5*time.Second {
+			t.Errorf("noticed the broker %v late", late)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
