@@ -1,0 +1,119 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// BenchmarkPublish is the cost of one message through the broker without a network: frames of 500 messages of 128 bytes
+// on one topic, queued at and taken by each subscription.
+func BenchmarkPublish(b *testing.B) {
+	for _, subs := range []int{0, 1, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("subs=%d", subs), func(b *testing.B) {
+			benchmarkPublish(b, subs, 0, numberedOn(500, "bench.topic"))
+		})
+	}
+}
+
+// BenchmarkPublishAmongOthers shows that the cost grows with the receivers, not with what else is subscribed.
+func BenchmarkPublishAmongOthers(b *testing.B) {
+	for _, others := range []int{0, 1000, 1_000_000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			benchmarkPublish(b, 1, others, numberedOn(500, "bench.topic"))
+		})
+	}
+}
+
+// BenchmarkPublishTopics is a frame whose topics alternate among 10 000, into one wide subscription.
+func BenchmarkPublishTopics(b *testing.B) {
+	topics := make([]string, 10_000)
+	for i := range topics {
+		topics[i] = fmt.Sprintf("bench.topic.%d", i)
+	}
+	benchmarkPublish(b, 1, 0, numberedOn(500, topics...))
+}
+
+// numberedOn returns n posts of 128 bytes that go round the topics.
+func numberedOn(n int, topics ...string) []post {
+	posts := make([]post, n)
+	for i := range posts {
+		posts[i] = post{topics[i%len(topics)], strings.Repeat("x", 128)}
+	}
+	return posts
+}
+
+func benchmarkPublish(b *testing.B, subs, others int, posts []post) {
+	broker := newBroker(b, func(o *Options) { o.MaxSubscriptions = 2_000_000 })
+	for i := range others {
+		if _, err := broker.Subscribe(SubscribeOptions{Patterns: []string{fmt.Sprintf("other.%d.*", i)}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var receivers []*Subscription
+	for range subs {
+		receivers = append(receivers, subscribe(b, broker, SubscribeOptions{Patterns: []string{"bench.**"}}))
+	}
+	batch := batchOf(posts...)
+	runs := batch.Runs
+	var d Delivery
+	b.ReportAllocs()
+	for b.Loop() {
+		next := Batch{Data: batch.Data, Runs: runs}
+		if err := broker.Publish(context.Background(), &next); err != nil {
+			b.Fatal(err)
+		}
+		for _, s := range receivers {
+			for s.Take(&d, 72<<10) {
+				s.Settle(&d, true)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(posts)), "ns/msg")
+}
+
+// BenchmarkRoute is one lookup of a topic's receivers, remembered and not.
+func BenchmarkRoute(b *testing.B) {
+	for _, n := range []int{1, 1000, 1_000_000} {
+		broker := newBroker(b, func(o *Options) { o.MaxSubscriptions = 2_000_000 })
+		for i := range n {
+			if _, err := broker.Subscribe(SubscribeOptions{Patterns: []string{mixedPattern(i)}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		topic := []byte("a.17.x")
+		sh := broker.router.shardOf(topic)
+		b.Run(fmt.Sprintf("subs=%d/cached", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				sh.mu.Lock()
+				broker.router.lookup(sh, topic)
+				sh.mu.Unlock()
+			}
+		})
+		b.Run(fmt.Sprintf("subs=%d/uncached", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				broker.router.generation.Add(1)
+				sh.mu.Lock()
+				broker.router.lookup(sh, topic)
+				sh.mu.Unlock()
+			}
+		})
+	}
+}
+
+// mixedPattern returns one of four kinds of patterns, of which few match any one topic.
+func mixedPattern(i int) string {
+	switch i % 4 {
+	case 0:
+		return fmt.Sprintf("a.%d.x", i)
+	case 1:
+		return fmt.Sprintf("a.%d.*", i)
+	case 2:
+		return fmt.Sprintf("b.%d.**", i)
+	default:
+		return fmt.Sprintf("a.p%d*.x", i)
+	}
+}
