@@ -135,7 +135,7 @@ func (c *Client) awaitFirst(ctx context.Context) error {
 			c.conn.Connect()
 		}
 		if !c.conn.WaitForStateChange(attempt, state) {
-			if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
+			if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 				return context.Cause(ctx)
 			}
 			return c.unreachable(attempt)

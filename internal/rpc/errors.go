@@ -133,8 +133,7 @@ func fromStatus(err error) error {
 	if err == nil {
 		return nil
 	}
-	var known *Error
-	if errors.As(err, &known) {
+	if _, known := errors.AsType[*Error](err); known {
 		return err
 	}
 	st, ok := status.FromError(err)

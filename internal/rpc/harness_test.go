@@ -33,7 +33,7 @@ func newSite(t *testing.T, change func(*core.Options)) *testSite {
 		change(&s.options)
 	}
 	s.start(t)
-	t.Cleanup(func() { s.kill() })
+	t.Cleanup(func() { s.kill(t) })
 	return s
 }
 
@@ -53,7 +53,8 @@ func (s *testSite) start(t *testing.T) {
 }
 
 // kill ends the broker at once, as if its process had died.
-func (s *testSite) kill() {
+func (s *testSite) kill(t *testing.T) {
+	t.Helper()
 	s.mu.Lock()
 	server, served := s.server, s.served
 	s.listener, s.server = nil, nil
@@ -66,7 +67,9 @@ func (s *testSite) kill() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = server.Shutdown(ctx)
-	<-served
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
 }
 
 // drain shuts the broker down in order.
@@ -81,7 +84,9 @@ func (s *testSite) drain(t *testing.T, patience time.Duration) {
 	if err := server.Shutdown(ctx); err != nil {
 		t.Errorf("shutdown: %v", err)
 	}
-	<-served
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
 }
 
 func (s *testSite) dial(ctx context.Context, _ string) (net.Conn, error) {
@@ -89,14 +94,14 @@ func (s *testSite) dial(ctx context.Context, _ string) (net.Conn, error) {
 	l := s.listener
 	s.mu.Unlock()
 	if l == nil {
-		return nil, &net.OpError{Op: "dial", Net: "bufconn", Err: errRefused{}}
+		return nil, &net.OpError{Op: "dial", Net: "bufconn", Err: refusedError{}}
 	}
 	return l.DialContext(ctx)
 }
 
-type errRefused struct{}
+type refusedError struct{}
 
-func (errRefused) Error() string { return "connection refused" }
+func (refusedError) Error() string { return "connection refused" }
 
 // clientOptions leads to the site.
 func (s *testSite) clientOptions() ClientOptions {
@@ -174,7 +179,10 @@ func subscribe(t *testing.T, c *Client, o SubscribeOptions) *subscription {
 	case opened := <-s.opened:
 		s.opened <- opened
 	case err := <-s.result:
-		t.Fatalf("subscribe: %v", err)
+		if len(s.opened) == 0 {
+			t.Fatalf("subscribe: %v", err)
+		}
+		s.result <- err
 	}
 	return s
 }

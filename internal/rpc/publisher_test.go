@@ -194,7 +194,7 @@ func TestPublisherSurvivesRestart(t *testing.T) {
 	}()
 	<-halfway
 	first := site.broker
-	site.kill()
+	site.kill(t)
 	confirmed := p.Confirmed()
 	site.start(t)
 	sub := subscribe(t, site.client(t, nil), SubscribeOptions{Patterns: []string{"n"}})
@@ -271,7 +271,7 @@ func TestPublisherGivesUp(t *testing.T) {
 					t.Fatal(err)
 				}
 				start := time.Now()
-				site.kill()
+				site.kill(t)
 				if test.after > 0 {
 					synctest.Wait()
 					publish(t, p, "a", nil)
@@ -318,7 +318,7 @@ func TestPublisherWindow(t *testing.T) {
 				site := newSite(t, nil)
 				c := site.client(t, nil)
 				p := newPublisher(t, c, test.o)
-				site.kill()
+				site.kill(t)
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -377,7 +377,7 @@ func TestCloseWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		site := newSite(t, nil)
 		p := newPublisher(t, site.client(t, nil), PublisherOptions{})
-		site.kill()
+		site.kill(t)
 		synctest.Wait()
 		start := time.Now()
 		closePublisher(t, p)
@@ -399,7 +399,7 @@ func TestClientCloseEndsPublishers(t *testing.T) {
 				}
 				p := newPublisher(t, c, PublisherOptions{})
 				if away {
-					site.kill()
+					site.kill(t)
 					synctest.Wait()
 				}
 				if err := c.Close(); err != nil {

@@ -123,8 +123,7 @@ func (s *subscriber) reopen(ctx context.Context, err error) (call *subscribeCall
 	if s.stopped {
 		return nil, err
 	}
-	var ended *core.EndedError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*core.EndedError](err); ok {
 		if !ended.Reason.Resumable() || s.options.NoResubscribe {
 			return nil, err
 		}

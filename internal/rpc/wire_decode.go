@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -201,7 +202,7 @@ func (d *deliveries) fill(b []byte, out *Delivery) bool {
 	out.Key, out.PublishTime = alias(key), time.Time{}
 	if stamp != nil {
 		var t instant
-		t.merge(stamp)
+		mergeInstant(&t, stamp)
 		out.PublishTime = t.time()
 	}
 	return true
@@ -226,13 +227,13 @@ func (d *deliveries) readMessage(body []byte, m *core.Message) error {
 		case fieldTopic:
 			topic = f.value
 		case fieldPayload:
-			m.Payload = f.value[:len(f.value):len(f.value)]
+			m.Payload = slices.Clip(f.value)
 		case fieldHeaders:
 			ok = readHeader(f.value, m)
 		case fieldKey:
 			m.Key = alias(f.value)
 		case fieldTime:
-			stamped, ok = true, stamp.merge(f.value)
+			stamped, ok = true, mergeInstant(&stamp, f.value)
 		}
 		if !ok {
 			return errMalformed

@@ -12,8 +12,8 @@ type instant struct {
 	nanos   int32
 }
 
-// merge reads b over what is there, as protobuf does when a message field comes twice. ok is false when b is malformed.
-func (t *instant) merge(b []byte) (ok bool) {
+// mergeInstant reads b over what t holds, as protobuf does when a message field comes twice. ok is false when b is malformed.
+func mergeInstant(t *instant, b []byte) (ok bool) {
 	for len(b) > 0 {
 		var f field
 		if f, b, ok = nextField(b); !ok {
@@ -36,7 +36,7 @@ func (t *instant) merge(b []byte) (ok bool) {
 const maxDurationSeconds = 315_576_000_000
 
 // patience reads t as a Duration that must not be negative. More than a time.Duration can hold becomes the longest one.
-func (t *instant) patience() (time.Duration, error) {
+func (t instant) patience() (time.Duration, error) {
 	if t.seconds < 0 || t.seconds > maxDurationSeconds || t.nanos < 0 || t.nanos >= 1e9 {
 		return 0, errMaxWait
 	}
@@ -48,7 +48,7 @@ func (t *instant) patience() (time.Duration, error) {
 }
 
 // time reads t as a Timestamp. One outside the years 1 to 9999 gives the zero time.
-func (t *instant) time() time.Time {
+func (t instant) time() time.Time {
 	const first, end = -62_135_596_800, 253_402_300_800
 	if t.seconds < first || t.seconds >= end || t.nanos < 0 || t.nanos >= 1e9 {
 		return time.Time{}

@@ -49,7 +49,7 @@ func (m *facts) note(f field) bool {
 		m.topic = f.value
 		m.size += len(f.value)
 		if !utf8.Valid(f.value) {
-			m.refuse(topicNotText)
+			m.refuse(errTopicNotText)
 		}
 	case fieldPayload:
 		m.size += len(f.value)
@@ -109,7 +109,7 @@ func (m *facts) noteTime(b []byte) bool {
 	return true
 }
 
-var topicNotText = fmt.Errorf("%w: not valid UTF-8", core.ErrTopicInvalid)
+var errTopicNotText = fmt.Errorf("%w: not valid UTF-8", core.ErrTopicInvalid)
 
 // recordAllowance is how many bytes a record may take beyond twice max_message_size. Framing is not counted as size, but
 // a message of a million empty headers has next to no size and must not grow past what its receivers take.

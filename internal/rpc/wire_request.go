@@ -46,7 +46,7 @@ func splitRequest(body []byte) (message []byte, maxWait time.Duration, err error
 			if cut {
 				message = append(message, raw...)
 			}
-		case f.typ == protowire.BytesType && !wait.merge(f.value):
+		case f.typ == protowire.BytesType && !mergeInstant(&wait, f.value):
 			return nil, 0, errMalformed
 		case !cut:
 			cut = true

@@ -48,7 +48,7 @@ func (s *frameScan) scan(frame []byte, maxMessageSize int) error {
 			case fieldMessages:
 				ok = s.take(f, pos, end, maxMessageSize)
 			case fieldFrameMaxWait:
-				ok = wait.merge(f.value)
+				ok = mergeInstant(&wait, f.value)
 			}
 		}
 		if !ok {

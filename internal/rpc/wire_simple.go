@@ -1,6 +1,9 @@
 package rpc
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // simple is the shape that nearly every record has: topic, payload, perhaps a key and a time, in this order. The numbers
 // are offsets from the beginning of the record.
@@ -61,7 +64,7 @@ func (s *simple) readPayload(b []byte) bool {
 // like reports whether the record at the beginning of b has the same lengths and the same topic as the one at the beginning
 // of model, which s describes. Neighbours mostly do, and one comparison tells.
 func (s *simple) like(model, b []byte) bool {
-	return len(b) >= s.end && string(b[:s.payloadAt]) == string(model[:s.payloadAt])
+	return len(b) >= s.end && bytes.Equal(b[:s.payloadAt], model[:s.payloadAt])
 }
 
 // readTail reads what follows the payload: nothing, a key or a time or both. time is the content of the Timestamp, nil if there
