@@ -98,7 +98,7 @@ func dialOptions(t target, connectTimeout time.Duration) []grpc.DialOption {
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(
-			grpc.ForceCodecV2(newRawCodec()),
+			grpc.ForceCodecV2(clientCodec{newRawCodec()}),
 			// What the broker accepted from a publisher, its readers must be able to take.
 			grpc.MaxCallRecvMsgSize(math.MaxInt32),
 		),

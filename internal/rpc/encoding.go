@@ -53,15 +53,16 @@ func (Encoding) Append(dst []byte, m *core.Message) []byte { return appendRecord
 
 // appendRecord encodes m as one record at the end of dst. Fields that have their zero value take no room.
 func appendRecord(dst []byte, m *core.Message) []byte {
-	size := messageLen(m)
-	dst = slices.Grow(dst, bytesFieldLen(size))
-	dst = append(dst, tagMessages)
-	dst = protowire.AppendVarint(dst, uint64(size))
-	return appendMessage(dst, m)
+	return appendRecordOf(dst, m, messageLen(m))
 }
 
-// recordLen is the length of what appendRecord appends.
-func recordLen(m *core.Message) int { return bytesFieldLen(messageLen(m)) }
+// appendRecordOf is appendRecord for a message whose length is known.
+func appendRecordOf(dst []byte, m *core.Message, messageLen int) []byte {
+	dst = slices.Grow(dst, bytesFieldLen(messageLen))
+	dst = append(dst, tagMessages)
+	dst = protowire.AppendVarint(dst, uint64(messageLen))
+	return appendMessage(dst, m)
+}
 
 // appendMessage encodes m at the end of dst.
 func appendMessage(dst []byte, m *core.Message) []byte {
@@ -70,13 +71,8 @@ func appendMessage(dst []byte, m *core.Message) []byte {
 		dst = append(dst, tagPayload)
 		dst = protowire.AppendBytes(dst, m.Payload)
 	}
-	for k, v := range m.Headers {
-		dst = append(dst, tagHeaders)
-		dst = protowire.AppendVarint(dst, uint64(bytesFieldLen(len(k))+bytesFieldLen(len(v))))
-		dst = append(dst, tagEntryKey)
-		dst = protowire.AppendString(dst, k)
-		dst = append(dst, tagEntryValue)
-		dst = protowire.AppendString(dst, v)
+	if len(m.Headers) > 0 {
+		dst = appendHeaders(dst, m.Headers)
 	}
 	dst = appendText(dst, tagKey, m.Key)
 	if !m.PublishTime.IsZero() {
@@ -84,6 +80,26 @@ func appendMessage(dst []byte, m *core.Message) []byte {
 		dst = t.append(append(dst, tagTime, byte(t.encodedLen())))
 	}
 	return dst
+}
+
+func appendHeaders(dst []byte, headers map[string]string) []byte {
+	for k, v := range headers {
+		dst = append(dst, tagHeaders)
+		dst = protowire.AppendVarint(dst, uint64(bytesFieldLen(len(k))+bytesFieldLen(len(v))))
+		dst = append(dst, tagEntryKey)
+		dst = protowire.AppendString(dst, k)
+		dst = append(dst, tagEntryValue)
+		dst = protowire.AppendString(dst, v)
+	}
+	return dst
+}
+
+func headersLen(headers map[string]string) int {
+	n := 0
+	for k, v := range headers {
+		n += bytesFieldLen(bytesFieldLen(len(k)) + bytesFieldLen(len(v)))
+	}
+	return n
 }
 
 func appendText(dst []byte, tag byte, s string) []byte {
@@ -102,8 +118,8 @@ func messageLen(m *core.Message) int {
 	if len(m.Payload) > 0 {
 		n += bytesFieldLen(len(m.Payload))
 	}
-	for k, v := range m.Headers {
-		n += bytesFieldLen(bytesFieldLen(len(k)) + bytesFieldLen(len(v)))
+	if len(m.Headers) > 0 { // to range over a map costs, even over none
+		n += headersLen(m.Headers)
 	}
 	if m.Key != "" {
 		n += bytesFieldLen(len(m.Key))

@@ -38,8 +38,8 @@ func TestEncodingAgreesWithProtobuf(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			before := []byte("before")
 			record := Encoding{}.Append(before, &test.m)[len(before):]
-			if len(record) != recordLen(&test.m) {
-				t.Errorf("%d bytes, announced %d", len(record), recordLen(&test.m))
+			if want := bytesFieldLen(messageLen(&test.m)); len(record) != want {
+				t.Errorf("%d bytes, announced %d", len(record), want)
 			}
 			var response tinybrokerv1.SubscribeResponse
 			if err := proto.Unmarshal(record, &response); err != nil || len(response.GetMessages()) != 1 {

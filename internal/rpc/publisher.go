@@ -70,6 +70,7 @@ type Publisher struct {
 
 	mu        sync.Mutex
 	work      *sync.Cond // signalled when the sender may have something to do
+	waiting   bool       // the sender waits for work
 	window    window
 	moved     chan struct{} // closed when confirmed or failed changes; nil while nobody waits
 	closing   bool
@@ -119,7 +120,9 @@ func (p *Publisher) Publish(ctx context.Context, m *core.Message) (position uint
 		}
 	}
 	position = p.window.add(m)
-	p.work.Signal()
+	if p.waiting {
+		p.work.Signal()
+	}
 	return position, nil
 }
 

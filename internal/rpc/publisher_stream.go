@@ -139,7 +139,9 @@ func (p *Publisher) nextFrame(stream int) []byte {
 		if p.closing {
 			return nil
 		}
+		p.waiting = true
 		p.work.Wait()
+		p.waiting = false
 	}
 	return nil
 }

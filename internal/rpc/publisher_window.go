@@ -48,13 +48,14 @@ func (w *window) full(maxMessages int) bool {
 
 // add encodes m and returns its position.
 func (w *window) add(m *core.Message) uint64 {
-	if w.fillingCount > 0 && len(w.filling)+recordLen(m) > maxFrameBytes {
+	size := messageLen(m)
+	if w.fillingCount > 0 && len(w.filling)+bytesFieldLen(size) > maxFrameBytes {
 		w.closeFrame()
 	}
 	if w.filling == nil {
 		w.filling = append(w.buffer(), w.prefix...)
 	}
-	w.filling = appendRecord(w.filling, m)
+	w.filling = appendRecordOf(w.filling, m, size)
 	w.fillingCount++
 	w.published++
 	return w.published

@@ -82,8 +82,8 @@ func (c *subscribeCall) end() { c.cancel() }
 // handler (stopped is set), or that of the stream.
 func (s *subscriber) receive(call *subscribeCall) error {
 	var closed *core.EndedError
+	var frame reusedFrame
 	for {
-		var frame rawFrame
 		if err := call.stream.RecvMsg(&frame); err != nil {
 			return s.ended(call, closed, err)
 		}
