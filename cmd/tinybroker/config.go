@@ -93,9 +93,7 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 	v := newViper()
 	if file != nil {
 		errs = append(errs, file.check()...)
-		if len(errs) == 0 {
-			v = file.values()
-		}
+		v = file.values()
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		source, err := c.apply(f, v)
@@ -140,7 +138,7 @@ func (c *config) apply(f *pflag.Flag, v *viper.Viper) (source string, err error)
 		}
 		return source, nil
 	}
-	return "file " + c.file.path, c.applyFile(f, v)
+	return "file " + c.file.at(key), c.applyFile(f, v)
 }
 
 // applyFile sets one flag from what the file says, if it does.
@@ -167,11 +165,11 @@ func newViper() *viper.Viper {
 	return v
 }
 
-// values hands the file, which check has found to be in order, to viper.
+// values hands the file to viper. A file that it cannot read has no values; check has said why.
 func (f *configFile) values() *viper.Viper {
 	v := newViper()
 	if err := v.ReadConfig(bytes.NewReader(f.data)); err != nil {
-		f.lines = nil // not reached: check has read the same text
+		clear(f.lines)
 	}
 	return v
 }

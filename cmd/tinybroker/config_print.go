@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -25,11 +26,13 @@ func printConfig(a *app, fs *pflag.FlagSet) error {
 		}
 		doc.Content = append(doc.Content, key, value)
 	})
-	text, err := yaml.Marshal(doc)
-	if err != nil {
+	var text bytes.Buffer
+	e := yaml.NewEncoder(&text)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(doc), e.Close()); err != nil {
 		return err
 	}
-	if _, err := a.out.Write(text); err != nil {
+	if _, err := a.out.Write(text.Bytes()); err != nil {
 		return &writeError{err}
 	}
 	return nil

@@ -59,10 +59,16 @@ func appendSafeASCII(dst []byte, c byte, rest []byte) []byte {
 		return append(dst, '\\', 'r')
 	case c < 0x20 || c == 0x7f:
 		return appendHexByte(dst, c)
-	case c == '\\' && len(rest) > 0 && strings.IndexByte(`ntrxu\`, rest[0]) >= 0:
+	case c == '\\' && len(rest) > 0 && beginsEscape(rest[0]):
 		return append(dst, '\\', '\\')
 	}
 	return append(dst, c)
+}
+
+// beginsEscape reports whether a backslash before c would, in what is shown, read as the beginning of an escape: c is
+// a letter of one, or will be shown as one.
+func beginsEscape(c byte) bool {
+	return strings.IndexByte(`ntrxu\`, c) >= 0 || c < 0x20 || c >= 0x7f
 }
 
 func appendHexByte(dst []byte, c byte) []byte {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -121,7 +122,7 @@ func codeOf(err error) int {
 			return c.code
 		}
 	}
-	if errors.As(err, &refused) {
+	if errors.As(err, &refused) && !isForeign(refused) {
 		return codeOfStatus(refused.Code())
 	}
 	if isUnreachable(err) {
@@ -172,9 +173,17 @@ func codeOfStatus(c codes.Code) int {
 	return exitOther
 }
 
+// isForeign reports whether what answered is no gRPC server at all. gRPC makes a status of its own of such an answer.
+func isForeign(e *rpc.Error) bool {
+	return strings.Contains(e.Error(), "unexpected HTTP status code") || strings.Contains(e.Error(), "unexpected content-type")
+}
+
 func isUnreachable(err error) bool {
-	var u *rpc.UnreachableError
-	return errors.As(err, &u) || errors.Is(err, context.DeadlineExceeded)
+	var (
+		u *rpc.UnreachableError
+		e *rpc.Error
+	)
+	return errors.As(err, &u) || errors.As(err, &e) && isForeign(e) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // ending is how the program ends: with an exit code, or by a signal that it sends to itself.
@@ -222,11 +231,19 @@ func errorLines(err error) []string {
 		}
 		return lines
 	}
+	var answered *rpc.Error
+	if errors.As(err, &answered) && isForeign(answered) {
+		return []string{"what answers there is not a broker: " + err.Error()}
+	}
 	return []string{err.Error()}
 }
 
 // rootCause is the text of the innermost error: "no space left on device" instead of "write /dev/stdout: …".
 func rootCause(err error) string {
+	var lookup *net.DNSError
+	if errors.As(err, &lookup) {
+		return lookup.Err
+	}
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {

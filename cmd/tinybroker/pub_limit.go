@@ -11,7 +11,7 @@ import (
 
 // limitTold finds the limit in the refusal of a message that is too large: the broker's own words, or those of the
 // transport, which has a limit of its own for what is larger still. There is nowhere else to learn it from.
-var limitTold = regexp.MustCompile(`over the limit of (\d+) bytes|larger than max \(\d+ vs\. (\d+)\)`)
+var limitTold = regexp.MustCompile(`over the limit of (\d+) bytes|the most is (\d+)`)
 
 // overLimitError is a message over the broker's limit, in a person's units.
 type overLimitError struct{ size, limit int64 }

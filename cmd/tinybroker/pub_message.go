@@ -52,9 +52,9 @@ func newComposer(o *pubOptions) (*composer, error) {
 	for name, value := range headers {
 		texts = append(texts, name, value)
 	}
-	for _, text := range texts {
-		if _, err := c.fill.in(text); err != nil {
-			return nil, failf(exitInput, "pub: %s", err)
+	for _, text := range texts { // an unknown field shows only when the template is used
+		if _, err := c.fill.text(text); err != nil {
+			return nil, failf(exitInput, "pub: %w", err)
 		}
 	}
 	return c, nil

@@ -91,10 +91,13 @@ func (s *pubSession) run(ctx, reading context.Context, terminal bool) error {
 		err = context.Cause(reading)
 	case <-s.publisher.Done(): // given up, and the input may never say another word
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
 	confirmErr := s.confirm(ctx)
+	// The last receipts may have stopped the reading after it had ended, and a signal may have come meanwhile.
+	for _, c := range []context.Context{reading, ctx} {
+		if cause := context.Cause(c); cause != nil {
+			err = cause
+		}
+	}
 	stopProgress()
 	s.summary(terminal)
 	return s.result(err, confirmErr)
@@ -240,35 +243,43 @@ func (s *pubSession) confirm(ctx context.Context) error {
 func (s *pubSession) result(err, confirmErr error) error {
 	confirmed, _, _, open := s.ledger.counts()
 	var sig *signalError
-	if errors.As(err, &sig) || errors.As(confirmErr, &sig) || errors.Is(confirmErr, context.Canceled) {
-		return interrupted(err, confirmErr, confirmed, open)
+	if errors.As(err, &sig) {
+		return fmt.Errorf("%w: %d confirmed, %d unconfirmed", &interruptedError{sig}, confirmed, open)
 	}
-	if open > 0 {
-		if confirmErr == nil {
-			confirmErr = err
-		}
+	if open > 0 && confirmErr != nil {
 		return &exitError{
-			code: max(codeOf(confirmErr), exitUnavailable),
-			err:  fmt.Errorf("broker lost: %w; %d confirmed, %d unconfirmed (%s)", confirmErr, confirmed, open, s.ledger.unconfirmed()),
+			code: lostCode(confirmErr),
+			err:  fmt.Errorf("%w; %d confirmed, %d unconfirmed: %s", bareCause(confirmErr), confirmed, open, s.ledger.unconfirmed()),
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.bad > 0 && s.o.onError == "continue" && (err == nil || err == s.first):
+	case err != nil && err != s.first:
+		return err
+	case s.bad > 0 && s.o.onError == "continue":
 		return &exitError{code: codeOf(s.first), err: fmt.Errorf("%s not published", count(s.bad, "record"))}
-	case err == nil:
-		err = confirmErr
+	case s.first != nil:
+		return s.first
+	}
+	return confirmErr
+}
+
+// bareCause leaves out the positions of unconfirmed messages, for which the ledger has the names.
+func bareCause(err error) error {
+	var u *rpc.UnconfirmedError
+	if errors.As(err, &u) {
+		return u.Err
 	}
 	return err
 }
 
-func interrupted(err, confirmErr error, confirmed, open uint64) error {
-	var sig *signalError
-	if !errors.As(err, &sig) && !errors.As(confirmErr, &sig) {
-		return err
+// lostCode is the exit code when messages stay unconfirmed: never one that says that all is well.
+func lostCode(err error) int {
+	if code := codeOf(err); code != exitOther && code != exitOK {
+		return code
 	}
-	return fmt.Errorf("%w: %d confirmed, %d unconfirmed", &interruptedError{sig}, confirmed, open)
+	return exitUnavailable
 }
 
 // interruptedError is a signal in words.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -72,10 +71,25 @@ its tools.`,
 		newDocsCmd(a),
 		newExitCodesTopic(),
 	)
-	for _, c := range root.Commands() {
+	root.InitDefaultCompletionCmd()
+	walk(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false
-	}
+		completeChoices(c)
+		if c.HasSubCommands() && c.HasParent() {
+			c.Args, c.RunE = noSuchCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	})
 	return root
+}
+
+// completeChoices lets the shell complete the values of flags that have only a few.
+func completeChoices(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if v, ok := f.Value.(choiceValue); ok {
+			// It fails only for a flag that does not exist.
+			_ = c.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(v.words, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
 }
 
 // configure reads the configuration for the commands that have settings. Help, completion and version work whatever is
@@ -137,11 +151,14 @@ func flagError(cmd *cobra.Command, err error) error {
 
 func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	if group := e.GetSpecifiedShortnames(); group != "" {
-		return &exitError{
-			code: exitUsage,
-			err:  fmt.Errorf("unknown flag -%s", group),
-			hint: fmt.Sprintf("an argument that begins with - goes after --: %s -- … -%s", cmd.CommandPath(), group),
+		hint := "see " + cmd.CommandPath() + " --help"
+		switch cmd.Name() {
+		case "pub":
+			hint = "a payload that begins with - goes after --, as in: tinybroker pub TOPIC -- -" + group
+		case "sub":
+			hint = "a pattern that begins with - goes after --, as in: tinybroker sub -- -" + group
 		}
+		return &exitError{code: exitUsage, err: fmt.Errorf("unknown flag -%s", group), hint: hint}
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -156,7 +173,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
+		return usagef("%s: takes no arguments, got %q", cmd.Name(), args[0])
 	}
 	return nil
 }
@@ -165,9 +182,15 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	err := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q", args[0]), hint: "see tinybroker --help"}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	err := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q", args[0]), hint: "see " + cmd.CommandPath() + " --help"}
+	if near := nearest(args[0], names); near != "" {
+		err.hint = "did you mean " + cmd.CommandPath() + " " + near + "?"
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,11 +158,13 @@ func templateFormat(text, delimiter string, terminal bool) (format, error) {
 	}, nil
 }
 
-// templateError leaves out the template's name, which is ours.
+var templateNoise = regexp.MustCompile(` in type \*?main\.\w+|executing "\w+" at `)
+
+// templateError leaves out of an error what is ours: the names of the template and of types.
 func templateError(err error) string {
 	text := strings.TrimPrefix(err.Error(), "template: ")
 	_, text, _ = strings.Cut(text, ":")
-	return text
+	return templateNoise.ReplaceAllString(text, "")
 }
 
 // sliceWriter appends what is written to b.

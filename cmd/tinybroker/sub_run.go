@@ -144,11 +144,11 @@ func (s *subSession) lagging(l rpc.Lagging) {
 func (s *subSession) ended(e core.Ending) { s.notices.line("%s", endingText(e)) }
 
 func (s *subSession) gap(g rpc.Gap) {
+	restarted := ""
 	if g.Restarted {
-		s.notices.info("gap: the broker was restarted; what was published in %s is missing", roughDuration(g.Outage))
-		return
+		restarted = "; the broker was restarted"
 	}
-	s.notices.info("gap: what was published in %s without a connection is missing", roughDuration(g.Outage))
+	s.notices.info("gap: what was published in the %s without a connection is missing%s", roughDuration(g.Outage), restarted)
 }
 
 // endingText says how the broker ended a subscription, and what can be done about it.
