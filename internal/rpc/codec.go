@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // clients may compress; the answer is compressed then as well
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	pb "google.golang.org/protobuf/proto"
 )
 
 // rawFrame is a gRPC message as bytes. Sent or received in place of a generated type, it passes the codec untouched.
@@ -38,4 +40,17 @@ func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	return c.proto.Unmarshal(data, v)
+}
+
+// receive reads the next request of a stream into m. Where the codec did it, gRPC itself would answer what is not valid
+// protobuf, with INTERNAL.
+func receive(stream grpc.ServerStream, m pb.Message) error {
+	var frame rawFrame
+	if err := stream.RecvMsg(&frame); err != nil {
+		return err
+	}
+	if err := pb.Unmarshal(frame.data, m); err != nil {
+		return errMalformed
+	}
+	return nil
 }

@@ -26,8 +26,10 @@ func subscribeOptions(open *tinybrokerv1.OpenSubscription) (core.SubscribeOption
 		return o, fmt.Errorf("%w: mode SINGLE needs a consumer_group", core.ErrProtocol)
 	case open.GetConsumerGroup() != "":
 		return o, fmt.Errorf("%w: consumer groups are not supported by this version", core.ErrProtocol)
-	case open.GetMode() > tinybrokerv1.DeliveryMode_DELIVERY_MODE_SINGLE || open.GetMode() < 0:
+	case tinybrokerv1.DeliveryMode_name[int32(open.GetMode())] == "":
 		return o, fmt.Errorf("%w: unknown mode %d", core.ErrProtocol, open.GetMode())
+	case tinybrokerv1.AckMode_name[int32(open.GetAckMode())] == "":
+		return o, fmt.Errorf("%w: unknown ack_mode %d", core.ErrProtocol, open.GetAckMode())
 	case open.GetAckMode() == tinybrokerv1.AckMode_ACK_MODE_EXPLICIT:
 		return o, fmt.Errorf("%w: a broadcast subscription has no acks", core.ErrProtocol)
 	}

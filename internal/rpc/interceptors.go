@@ -2,11 +2,15 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
 // gRPC does not recover the panics of handlers: one odd request would end the broker. The guards turn them into a status
@@ -15,12 +19,37 @@ import (
 func (s *Server) guardUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.recover(info.FullMethod, &err)
 	resp, err = handler(ctx, req)
-	return resp, toStatus(err)
+	return resp, s.toStatus(info.FullMethod, err)
 }
 
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer s.recover(info.FullMethod, &err)
-	return toStatus(handler(srv, stream))
+	call := func() error { return handler(srv, stream) }
+	if strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
+		err = s.untilDraining(call)
+	} else {
+		err = call()
+	}
+	return s.toStatus(info.FullMethod, err)
+}
+
+// untilDraining runs a handler that is not ours and would keep its stream open for as long as the client does. The
+// return of the call ends the stream, and with it the handler.
+func (s *Server) untilDraining(call func() error) error {
+	ended := make(chan error, 1)
+	s.loops.Go(func() { ended <- s.guarded(call) })
+	select {
+	case err := <-ended:
+		return err
+	case <-s.broker.Draining():
+		return core.ErrDraining
+	}
+}
+
+// guarded calls f and turns a panic into an error, for goroutines that the interceptors do not see.
+func (s *Server) guarded(f func() error) (err error) {
+	defer s.recover("goroutine of a call", &err)
+	return f()
 }
 
 func (s *Server) recover(method string, err *error) {
@@ -28,4 +57,15 @@ func (s *Server) recover(method string, err *error) {
 		s.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, "internal error")
 	}
+}
+
+// toStatus makes a handler's error fit for the wire. What is neither the broker's, nor a status, nor the end of the call's
+// context is a defect: the client learns only that there is one, the log tells which.
+func (s *Server) toStatus(method string, err error) error {
+	_, reason := reasonOf(err)
+	_, isStatus := status.FromError(err)
+	if err != nil && reason == "" && !isStatus && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		s.log.Error("call failed", "method", method, "error", err)
+	}
+	return toStatus(err)
 }

@@ -8,8 +8,9 @@ import (
 
 // connections knows every connection the server has accepted. Safe for concurrent use.
 type connections struct {
-	mu    sync.Mutex
-	conns map[*serverConn]struct{}
+	mu      sync.Mutex
+	conns   map[*serverConn]struct{}
+	closing bool // connections are closed when they come
 }
 
 func newConnections() *connections {
@@ -32,11 +33,12 @@ func (c *connections) count() int {
 	return n
 }
 
-// closeSilent closes the connections that have not completed their handshake. grpc.Server waits for those, also when it
-// is told to stop at once.
+// closeSilent closes the connections that have not completed their handshake, and from now on every new one. grpc.Server
+// waits for those, also when it is told to stop at once.
 func (c *connections) closeSilent() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.closing = true
 	for conn := range c.conns {
 		if !conn.established {
 			_ = conn.Conn.Close()
@@ -57,8 +59,11 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 	}
 	c := &serverConn{Conn: conn, connections: l.connections}
 	l.connections.mu.Lock()
+	defer l.connections.mu.Unlock()
 	l.connections.conns[c] = struct{}{}
-	l.connections.mu.Unlock()
+	if l.connections.closing {
+		_ = conn.Close()
+	}
 	return c, nil
 }
 
@@ -86,4 +91,21 @@ func (c *serverConn) Close() error {
 	delete(c.connections.conns, c)
 	c.connections.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// open reports whether nobody has closed the connection yet.
+func (c *serverConn) open() bool {
+	c.connections.mu.Lock()
+	defer c.connections.mu.Unlock()
+	_, open := c.connections.conns[c]
+	return open
+}
+
+// RemoteAddr implements net.Conn. The address leads back to the connection: it is all that a call knows of the one it
+// came on.
+func (c *serverConn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
+
+type connAddr struct {
+	net.Addr
+	conn *serverConn
 }

@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
-	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
 // Sizes and times of the transport, the same at both ends where both have them (design: the fast path, operations).
@@ -25,18 +24,36 @@ const (
 	windowSize   = 1 << 20   // HTTP/2 flow control, of a stream and of a connection
 	pingInterval = 10 * time.Second
 	pingTimeout  = 5 * time.Second
-
 	// minPingInterval is how often a client may ping; one that does so more often is cut off.
 	minPingInterval = 5 * time.Second
-	// handshakeTimeout is how long a connection may take to say something sensible.
-	handshakeTimeout = 15 * time.Second
+
 	// maxStreams bounds the calls of one connection.
 	maxStreams = 5000
 	// maxHeaderBytes bounds a call's metadata.
 	maxHeaderBytes = 16 << 10
-	// defaultReceiveLimit is the largest gRPC message that stock clients and servers take.
-	defaultReceiveLimit = 4 << 20
+	// minFrameLimit is the least that every server takes as one gRPC message; it is what stock ones take by default.
+	minFrameLimit = 4 << 20
 )
+
+// serverTimes are how long a server waits for its clients.
+type serverTimes struct {
+	// handshake is how long a connection may take to say something sensible.
+	handshake time.Duration
+	// ping and pongTimeout: how often a silent client is asked whether it is there, and how long it may take to answer.
+	ping, pongTimeout time.Duration
+	// minPing is minPingInterval.
+	minPing time.Duration
+	// linger is how long a stream that has ended may stay unread before its connection is closed.
+	linger time.Duration
+}
+
+var defaultServerTimes = serverTimes{
+	handshake:   15 * time.Second,
+	ping:        pingInterval,
+	pongTimeout: pingTimeout,
+	minPing:     minPingInterval,
+	linger:      30 * time.Second,
+}
 
 // ServerOptions are what a server needs to know beside the broker.
 type ServerOptions struct {
@@ -48,6 +65,8 @@ type ServerOptions struct {
 	Reflection bool
 	// MaxConnections bounds the connections of each listener; more wait to be accepted.
 	MaxConnections int
+
+	times serverTimes // zero: the defaults
 }
 
 // DefaultServerOptions are the documented defaults.
@@ -61,7 +80,6 @@ type Server struct {
 	options     ServerOptions
 	log         *slog.Logger
 	grpc        *grpc.Server
-	health      *health.Server
 	connections *connections
 	loops       sync.WaitGroup // goroutines started by handlers, which they do not wait for
 }
@@ -72,18 +90,21 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 		broker:      broker,
 		options:     o,
 		log:         o.Logger,
-		health:      health.NewServer(),
 		connections: newConnections(),
+	}
+	if s.options.times == (serverTimes{}) {
+		s.options.times = defaultServerTimes
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.grpc = grpc.NewServer(s.transportOptions()...)
-	tinybrokerv1.RegisterAdminServiceServer(s.grpc, &adminService{server: s})
+	s.grpc.RegisterService(&adminServiceDesc, &adminService{server: s})
 	s.grpc.RegisterService(&brokerServiceDesc, &brokerService{server: s})
-	healthgrpc.RegisterHealthServer(s.grpc, s.health)
+	health := &healthService{broker: broker, services: map[string]bool{"": true}}
+	healthgrpc.RegisterHealthServer(s.grpc, health)
 	for name := range s.grpc.GetServiceInfo() {
-		s.health.SetServingStatus(name, healthgrpc.HealthCheckResponse_SERVING)
+		health.services[name] = true
 	}
 	if o.Reflection {
 		reflection.Register(s.grpc)
@@ -91,7 +112,17 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 	return s
 }
 
+// frameLimit is how large a gRPC message may be, decompressed: twice the message size leaves room for its encoding.
+func (s *Server) frameLimit() int {
+	return max(minFrameLimit, 2*s.broker.Options().MaxMessageSize+recordAllowance)
+}
+
+// receiveLimit is from which size on the transport refuses a gRPC message by itself, before it is buffered. gRPC's own
+// RESOURCE_EXHAUSTED invites to try again, so it is kept for what is out of all proportion.
+func (s *Server) receiveLimit() int { return min(4*s.frameLimit(), math.MaxInt32) }
+
 func (s *Server) transportOptions() []grpc.ServerOption {
+	t := s.options.times
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newRawCodec()),
 		grpc.ReadBufferSize(bufferSize),
@@ -99,13 +130,12 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 		grpc.SharedWriteBuffer(true),
 		grpc.InitialWindowSize(windowSize),
 		grpc.InitialConnWindowSize(windowSize),
-		// Twice the message size leaves room for its encoding; what is larger than that is refused before it is buffered.
-		grpc.MaxRecvMsgSize(max(defaultReceiveLimit, 2*s.broker.Options().MaxMessageSize)),
+		grpc.MaxRecvMsgSize(s.receiveLimit()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(t.handshake),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: t.ping, Timeout: t.pongTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: t.minPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 		grpc.UnaryInterceptor(s.guardUnary),
 		grpc.StreamInterceptor(s.guardStream),
@@ -127,10 +157,9 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown ends the server: it takes nothing new, delivers what is queued to those who read, tells everybody, and
 // returns when all are gone. When ctx ends first, whatever is left is cut off, and the context's error returned.
 //
-// The order: health says no; the broker drains, which ends every subscription once its queue is
+// The order: the broker drains, which makes health say no and ends every subscription once its queue is
 // empty, and every publish stream once its last frame is confirmed; connections close as their calls end.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.health.Shutdown()
 	s.broker.Drain()
 	s.connections.closeSilent()
 	stopped := make(chan struct{})
@@ -144,7 +173,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 		s.broker.Close()
-		s.connections.closeSilent()
 		s.grpc.Stop()
 		<-stopped
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -37,12 +36,19 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
 	sender := &sender{sub: sub, stream: stream}
+	returned := make(chan struct{})
+	defer close(returned)
+	defer s.server.linger(stream.Context(), sender)
+	defer sub.Close()
 	sent := make(chan error, 1)
-	s.server.loops.Go(func() { sent <- s.guarded(sender.run) })
+	s.server.loops.Go(func() {
+		sent <- s.server.guarded(sender.run)
+		<-returned // only now is it settled how the subscription has ended, and what was lost with it
+		s.server.logEnding(sub)
+	})
 	heard := make(chan error, 1)
-	s.server.loops.Go(func() { heard <- s.guarded(func() error { return listen(stream, sub) }) })
+	s.server.loops.Go(func() { heard <- s.server.guarded(func() error { return listen(stream, sub) }) })
 	for {
 		select {
 		case err := <-heard:
@@ -54,22 +60,22 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 			if err != nil {
 				return err
 			}
-			return s.closed(stream, sub, sender)
+			return closed(stream, sub, sender)
 		case <-sub.Done():
 			s.awaitLastFrame(stream.Context(), sent)
-			return s.closed(stream, sub, sender)
+			return closed(stream, sub, sender)
 		}
 	}
 }
 
 // open reads the first request, registers the subscription and says so.
 func (s *brokerService) open(stream subscribeStream) (*core.Subscription, error) {
-	request, err := stream.Recv()
+	request, err := s.firstRequest(stream)
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: the request side was closed before `open`", core.ErrProtocol)
 	}
 	if err != nil {
-		return nil, tooLarge(err)
+		return nil, err
 	}
 	open := request.GetOpen()
 	if open == nil {
@@ -91,15 +97,31 @@ func (s *brokerService) open(stream subscribeStream) (*core.Subscription, error)
 	return sub, nil
 }
 
+// firstRequest waits for the first request, which may never come, or until the broker drains.
+func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.SubscribeRequest, error) {
+	request := new(tinybrokerv1.SubscribeRequest)
+	received := make(chan error, 1)
+	s.server.loops.Go(func() {
+		received <- s.server.guarded(func() error { return receive(stream, request) })
+	})
+	select {
+	case err := <-received:
+		return request, err
+	case <-s.server.broker.Draining():
+		return nil, core.ErrDraining
+	}
+}
+
 // listen reads what the subscriber says after `open`. Nil: it has nothing more to say.
 func listen(stream subscribeStream, sub *core.Subscription) error {
 	for {
-		request, err := stream.Recv()
+		var request tinybrokerv1.SubscribeRequest
+		err := receive(stream, &request)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return tooLarge(err)
+			return err
 		}
 		switch request.GetRequest().(type) {
 		case *tinybrokerv1.SubscribeRequest_Leave:
@@ -128,15 +150,15 @@ func (s *brokerService) awaitLastFrame(ctx context.Context, sent <-chan error) {
 }
 
 // closed ends the stream of an ended subscription.
-func (s *brokerService) closed(stream subscribeStream, sub *core.Subscription, sender *sender) error {
+func closed(stream subscribeStream, sub *core.Subscription, sender *sender) error {
+	underWay := sender.giveUp()
 	ending := sub.Ending()
 	if ending.Reason == core.EndNone || ending.Reason == core.EndClosed {
 		return stream.Context().Err()
 	}
-	s.logEnding(sub, ending)
 	stream.SetTrailer(metadata.Pairs(
 		closeReasonTrailer, closeReason(ending.Reason).String(),
-		closeLostTrailer, strconv.FormatUint(ending.Lost+uint64(sender.underWay.Load()), 10),
+		closeLostTrailer, strconv.FormatUint(ending.Lost+uint64(underWay), 10),
 	))
 	if ending.Reason == core.EndShuttingDown {
 		return core.ErrDraining
@@ -144,15 +166,49 @@ func (s *brokerService) closed(stream subscribeStream, sub *core.Subscription, s
 	return nil
 }
 
-func (s *brokerService) logEnding(sub *core.Subscription, ending core.Ending) {
+// linger gives the client of a stream that ends some time to take what the transport still holds for it. Then the
+// connection is closed: a stream that is never read would else keep its frames for as long as the connection lives, and gRPC
+// offers no way to reset it alone.
+func (s *Server) linger(ctx context.Context, sender *sender) {
+	p, ok := peer.FromContext(ctx)
+	if !ok || sender.pending.count() == 0 {
+		return
+	}
+	address, ok := p.Addr.(connAddr)
+	if !ok {
+		return
+	}
+	time.AfterFunc(s.options.times.linger, func() {
+		if sender.pending.count() > 0 && address.conn.open() {
+			s.log.Warn("connection closed: an ended subscription's stream was not read", "peer", address.String(),
+				"subscription", sender.sub.ID(), "client", sender.sub.Client())
+			_ = address.conn.Close()
+		}
+	})
+}
+
+func (s *Server) logEnding(sub *core.Subscription) {
+	ending := sub.Ending()
 	level := slog.LevelDebug
 	if ending.Reason == core.EndEvicted || ending.Reason == core.EndStalled {
 		level = slog.LevelWarn
 	}
 	slots, _ := sub.Capacity()
-	s.server.log.Log(context.Background(), level, "subscription ended", "reason", ending.Reason.String(), "why", ending.Text,
-		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "patterns", sub.Patterns(),
+	s.log.Log(context.Background(), level, "subscription ended", "reason", ending.Reason.String(), "why", ending.Text,
+		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "patterns", shownPatterns(sub.Patterns()),
 		"capacity", slots, "lost", ending.Lost, "lived", ending.Lived)
+}
+
+// shownPatterns keeps a log line readable.
+func shownPatterns(patterns []string) []string {
+	const most = 16
+	if len(patterns) > most {
+		patterns = append(patterns[:most:most], ellipsis)
+	}
+	for i, p := range patterns {
+		patterns[i] = boundText(p)
+	}
+	return patterns
 }
 
 func peerOf(ctx context.Context) string {
@@ -160,39 +216,4 @@ func peerOf(ctx context.Context) string {
 		return p.Addr.String()
 	}
 	return ""
-}
-
-// sender writes a subscription's messages to its stream. It alone does.
-type sender struct {
-	sub    *core.Subscription
-	stream grpc.ServerStream
-	// underWay is how many messages are in the frame being written.
-	underWay atomic.Int64
-}
-
-// takeBytes is how much of a queue goes into one frame: what the design calls about 64 KiB, and room for a publisher's
-// frame of that size with its last message.
-const takeBytes = 72 << 10
-
-// run sends until the subscription ends, says so, and returns nil; or until the stream breaks.
-func (s *sender) run() error {
-	var d core.Delivery
-	for {
-		for s.sub.Take(&d, takeBytes) {
-			s.underWay.Store(int64(d.Count))
-			err := s.stream.SendMsg(&rawFrame{bufs: deliveryFrame(&d)})
-			s.underWay.Store(0)
-			s.sub.Settle(&d, err == nil)
-			if err != nil {
-				return err
-			}
-		}
-		select {
-		case <-s.sub.Wake():
-		case <-s.sub.Done():
-			return s.stream.SendMsg(closedResponse(s.sub.Ending()))
-		case <-s.stream.Context().Done():
-			return s.stream.Context().Err()
-		}
-	}
 }

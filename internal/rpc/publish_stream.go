@@ -1,0 +1,160 @@
+package rpc
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
+)
+
+// PublishStream implements BrokerServiceServer. The frames are read by a goroutine of their own: only by returning can
+// the handler end a stream whose publisher is silent while the broker drains.
+func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybrokerv1.PublishStreamRequest, tinybrokerv1.PublishStreamResponse]) error {
+	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream}
+	ended := make(chan error, 1)
+	s.server.loops.Go(func() { ended <- s.server.guarded(p.run) })
+	select {
+	case err := <-ended:
+		return err
+	case <-s.server.broker.Draining():
+		p.stop()
+		return core.ErrDraining
+	}
+}
+
+// publishStream is one PublishStream call.
+type publishStream struct {
+	server *Server
+	broker *core.Broker
+	stream grpc.ServerStream
+
+	mu      sync.Mutex // held from a frame's publication until its receipt is sent
+	stopped bool
+
+	scan     frameScan
+	runs     []core.Run
+	position uint64 // messages dealt with so far
+}
+
+const (
+	// maxFailures bounds the failures of one receipt, so that every publisher can receive it.
+	maxFailures = 1000
+	// keptRuns is for how many runs a stream keeps room from frame to frame.
+	keptRuns = 4096
+)
+
+// stop waits for the receipt of the frame being published; from then on, no frame is.
+func (p *publishStream) stop() {
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+}
+
+// run publishes one frame after the other. A frame's receipt is sent before the next frame is read, so that a publisher who does not read its
+// receipts is not read either.
+func (p *publishStream) run() error {
+	for {
+		var frame rawFrame
+		err := p.stream.RecvMsg(&frame)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = p.publish(frame.data)
+		p.forget()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *publishStream) publish(frame []byte) error {
+	if err := p.server.checkFrame(frame); err != nil {
+		return err
+	}
+	if err := p.scan.scan(frame, p.broker.Options().MaxMessageSize); err != nil {
+		return err
+	}
+	for _, r := range p.scan.runs {
+		p.runs = append(p.runs, core.Run{Topic: r.topic, Start: r.start, End: r.end, Count: r.count, Err: r.err})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return core.ErrDraining
+	}
+	err := p.broker.Publish(p.stream.Context(), &core.Batch{Data: frame, Runs: p.runs, MaxWait: p.scan.maxWait})
+	whole, sendErr := p.confirm()
+	if sendErr != nil {
+		return sendErr
+	}
+	if !whole {
+		return err
+	}
+	return nil
+}
+
+// forget lets go of the last frame, which the runs refer to, and of the room that an unusual one has needed.
+func (p *publishStream) forget() {
+	clear(p.runs)
+	clear(p.scan.runs)
+	p.runs = p.runs[:0]
+	if cap(p.runs) > keptRuns || cap(p.scan.runs) > keptRuns {
+		p.runs, p.scan = nil, frameScan{}
+	}
+}
+
+// confirm sends the receipt for the runs, in several parts when much was refused. whole is false when the broker stopped in
+// the middle, draining or since the publisher has gone: then only the messages before that are dealt with, and the
+// publisher is to send the others again elsewhere.
+func (p *publishStream) confirm() (whole bool, err error) {
+	before := p.position
+	receipt := &tinybrokerv1.PublishStreamResponse{}
+	whole = true
+	for i := range p.runs {
+		if len(receipt.Failures) == maxFailures {
+			receipt.AcceptedThrough = p.position
+			if err := p.stream.SendMsg(receipt); err != nil {
+				return false, err
+			}
+			receipt = &tinybrokerv1.PublishStreamResponse{}
+		}
+		if whole = p.account(&p.runs[i], receipt); !whole {
+			break
+		}
+	}
+	if !whole && p.position == before {
+		return false, nil
+	}
+	receipt.AcceptedThrough = p.position
+	return whole, p.stream.SendMsg(receipt)
+}
+
+// account adds what became of a run to a receipt; false: the run and those after it were not dealt with to the end.
+func (p *publishStream) account(run *core.Run, receipt *tinybrokerv1.PublishStreamResponse) bool {
+	receipt.Unrouted += uint64(run.Unrouted)
+	p.position += uint64(run.Accepted)
+	if run.Err == nil {
+		return true
+	}
+	code, reason := reasonOf(run.Err)
+	if reason == "" || errors.Is(run.Err, core.ErrDraining) {
+		return false
+	}
+	refused := uint64(run.Count - run.Accepted)
+	receipt.Failures = append(receipt.Failures, &tinybrokerv1.PublishFailure{
+		Position: p.position + 1,
+		Count:    refused,
+		Code:     int32(code),
+		Reason:   reason,
+		Text:     boundText(run.Err.Error()),
+	})
+	p.position += refused
+	return true
+}

@@ -1,0 +1,62 @@
+package rpc
+
+import (
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// sender writes a subscription's messages to its stream. It alone does.
+type sender struct {
+	sub    *core.Subscription
+	stream grpc.ServerStream
+	// underWay is how many messages are in the frame being written, or givenUp.
+	underWay atomic.Int64
+	pending  pendingFrames
+}
+
+// givenUp says that the handler has reported the frame under way as lost.
+const givenUp = -1
+
+// takeBytes is how much of a queue goes into one frame: what the design calls about 64 KiB, and room for a publisher's
+// frame of that size with its last message.
+const takeBytes = 72 << 10
+
+// run sends until the subscription ends, says so, and returns nil; or until the stream breaks.
+func (s *sender) run() error {
+	var d core.Delivery
+	for {
+		for s.sub.Take(&d, takeBytes) {
+			if err := s.send(&d); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-s.sub.Wake():
+		case <-s.sub.Done():
+			frame, err := closedFrame(s.sub.Ending(), &s.pending)
+			if err != nil {
+				return err
+			}
+			return s.stream.SendMsg(&rawFrame{bufs: frame})
+		case <-s.stream.Context().Done():
+			return s.stream.Context().Err()
+		}
+	}
+}
+
+// send writes one frame. It counts as lost when the stream broke or the handler gave up waiting, whichever the sender
+// learns of.
+func (s *sender) send(d *core.Delivery) error {
+	n := int64(d.Count)
+	given := !s.underWay.CompareAndSwap(0, n)
+	err := s.stream.SendMsg(&rawFrame{bufs: deliveryFrame(d, &s.pending)})
+	given = given || !s.underWay.CompareAndSwap(n, 0)
+	s.sub.Settle(d, err == nil && !given)
+	return err
+}
+
+// giveUp tells how many messages are being written, for the last time: they count as lost, and so does everything taken later.
+func (s *sender) giveUp() int64 { return max(0, s.underWay.Swap(givenUp)) }
