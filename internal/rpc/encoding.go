@@ -35,10 +35,9 @@ func protowireLen(data []byte) int {
 // Key implements core.Encoding.
 func (Encoding) Key(record []byte) []byte {
 	var shape simple
-	if shape.read(record) {
-		if key, _, ok := readTail(record[shape.payloadEnd:shape.end]); ok {
-			return key
-		}
+	var tail tail
+	if shape.read(record) && tail.read(record[shape.payloadEnd:shape.end]) {
+		return tail.key
 	}
 	f, _, ok := nextField(record)
 	if !ok {

@@ -37,14 +37,15 @@ type deliveries struct {
 	rest  []byte // what next has not read yet
 	taken int    // messages that next has read
 
-	shape simple // of the last message, if model is not nil
-	model []byte // begins with the last message
-	topic string // of the last message
+	shape   simple // of the last message, if model is not nil
+	model   []byte // begins with the last message
+	topic   string // of the last message
+	headers map[string]string
 }
 
 // reset reads all of an encoded SubscribeResponse but its messages.
 func (d *deliveries) reset(frame []byte) error {
-	*d = deliveries{rest: frame, topic: d.topic}
+	*d = deliveries{rest: frame, topic: d.topic, headers: d.headers}
 	for b := frame; len(b) > 0; {
 		if n := skipRecord(b); n > 0 {
 			d.count++
@@ -123,8 +124,8 @@ func merge(b []byte, m proto.Message) error {
 	return nil
 }
 
-// next reads the next message of the frame into out. Payload, Key and Headers alias the frame; Topic does not. False
-// with no error: there are no more.
+// next reads the next message of the frame into out. Payload, Key and Headers alias the frame, and Headers is reused; Topic
+// may be kept. False with no error: there are no more.
 func (d *deliveries) next(out *Delivery) (bool, error) {
 	for d.taken < d.count {
 		b := d.rest
@@ -190,22 +191,36 @@ func (d *deliveries) fill(b []byte, out *Delivery) bool {
 	s := &d.shape
 	out.Topic = d.topic
 	out.Payload = b[s.payloadAt:s.payloadEnd:s.payloadEnd]
-	out.Headers = nil
 	if s.payloadEnd == s.end {
-		out.Key, out.PublishTime = "", time.Time{}
+		out.Headers, out.Key, out.PublishTime = nil, "", time.Time{}
 		return true
 	}
-	key, stamp, ok := readTail(b[s.payloadEnd:s.end])
-	if !ok {
+	var t tail
+	if !t.read(b[s.payloadEnd:s.end]) {
 		return false
 	}
-	out.Key, out.PublishTime = alias(key), time.Time{}
-	if stamp != nil {
-		var t instant
-		mergeInstant(&t, stamp)
-		out.PublishTime = t.time()
+	out.Headers, out.Key, out.PublishTime = nil, alias(t.key), time.Time{}
+	if len(t.headers) > 0 {
+		out.Headers = d.emptyHeaders()
+		for rest := t.headers; len(rest) > 0; {
+			key, value, n := simpleHeader(rest)
+			out.Headers[alias(key)] = alias(value)
+			rest = rest[n:]
+		}
+	}
+	if t.time != nil {
+		out.PublishTime = readSimpleTime(t.time).time()
 	}
 	return true
+}
+
+// emptyHeaders returns the map that all messages share, since each is valid until the next one is read.
+func (d *deliveries) emptyHeaders() map[string]string {
+	if d.headers == nil {
+		d.headers = make(map[string]string)
+	}
+	clear(d.headers)
+	return d.headers
 }
 
 // readMessage reads a message of any shape.
@@ -229,7 +244,10 @@ func (d *deliveries) readMessage(body []byte, m *core.Message) error {
 		case fieldPayload:
 			m.Payload = slices.Clip(f.value)
 		case fieldHeaders:
-			ok = readHeader(f.value, m)
+			if m.Headers == nil {
+				m.Headers = d.emptyHeaders()
+			}
+			ok = readHeader(f.value, m.Headers)
 		case fieldKey:
 			m.Key = alias(f.value)
 		case fieldTime:
@@ -247,7 +265,7 @@ func (d *deliveries) readMessage(body []byte, m *core.Message) error {
 	return nil
 }
 
-func readHeader(entry []byte, m *core.Message) (ok bool) {
+func readHeader(entry []byte, headers map[string]string) (ok bool) {
 	var key, value []byte
 	for len(entry) > 0 {
 		var f field
@@ -264,10 +282,7 @@ func readHeader(entry []byte, m *core.Message) (ok bool) {
 			value = f.value
 		}
 	}
-	if m.Headers == nil {
-		m.Headers = make(map[string]string)
-	}
-	m.Headers[alias(key)] = alias(value)
+	headers[alias(key)] = alias(value)
 	return true
 }
 

@@ -65,14 +65,11 @@ func (s *frameScan) scan(frame []byte, maxMessageSize int) error {
 // bytes they take.
 func (s *frameScan) takeSimple(frame []byte, pos, maxMessageSize int) int {
 	var shape simple
+	var tail tail
 	for next := pos; ; {
 		b := frame[next:]
-		if !shape.read(b) {
-			return next - pos
-		}
-		key, _, ok := readTail(b[shape.payloadEnd:shape.end])
-		size := shape.topicEnd - shape.topicAt + shape.payloadEnd - shape.payloadAt + len(key)
-		if !ok || size > maxMessageSize {
+		if !shape.read(b) || !tail.read(b[shape.payloadEnd:shape.end]) || shape.size()+tail.size > maxMessageSize ||
+			shape.end > 2*maxMessageSize+recordAllowance {
 			return next - pos
 		}
 		r, err := s.extend(b[shape.topicAt:shape.topicEnd], next)
@@ -82,13 +79,13 @@ func (s *frameScan) takeSimple(frame []byte, pos, maxMessageSize int) int {
 		count, end, keyed := takeAlike(&shape, frame, next, maxMessageSize)
 		r.end = end
 		r.count += count
-		r.keyed = r.keyed || keyed || len(key) > 0
+		r.keyed = r.keyed || keyed || len(tail.key) > 0
 		s.count += count
 		next = end
 	}
 }
 
-// takeAlike counts the record at start and those behind it that look like it but for payload, key and time.
+// takeAlike counts the record at start and those behind it that look like it but for payload and tail.
 func takeAlike(shape *simple, frame []byte, start, maxMessageSize int) (count, end int, keyed bool) {
 	model := frame[start:]
 	count, end = 1, start+shape.end
@@ -99,13 +96,12 @@ func takeAlike(shape *simple, frame []byte, start, maxMessageSize int) (count, e
 		}
 		return count, end, false
 	}
-	size := shape.topicEnd - shape.topicAt + shape.payloadEnd - shape.payloadAt
+	var tail tail
 	for shape.like(model, frame[end:]) {
-		key, _, ok := readTail(frame[end+shape.payloadEnd : end+shape.end])
-		if !ok || size+len(key) > maxMessageSize {
+		if !tail.read(frame[end+shape.payloadEnd:end+shape.end]) || shape.size()+tail.size > maxMessageSize {
 			break
 		}
-		keyed = keyed || len(key) > 0
+		keyed = keyed || len(tail.key) > 0
 		count++
 		end += shape.end
 	}

@@ -1,12 +1,9 @@
 package rpc
 
-import (
-	"bytes"
-	"unicode/utf8"
-)
+import "bytes"
 
-// simple is the shape that nearly every record has: topic, payload, perhaps a key and a time, in this order. The numbers
-// are offsets from the beginning of the record.
+// simple is the shape that nearly every record has: topic, payload and a tail, in the order of their numbers as every
+// protobuf library writes them. The numbers are offsets from the beginning of the record.
 type simple struct {
 	topicAt, topicEnd     int
 	payloadAt, payloadEnd int
@@ -14,7 +11,7 @@ type simple struct {
 }
 
 // read looks at the record at the beginning of b. false: it has another shape, or is malformed, and examine has to look
-// at it. The part behind payloadEnd is left to readTail, and whether the topic is text remains to be seen.
+// at it. The tail behind payloadEnd is not looked at, and whether the topic is text remains to be seen.
 func (s *simple) read(b []byte) bool {
 	if len(b) < 4 || b[0] != tagMessages {
 		return false
@@ -61,29 +58,13 @@ func (s *simple) readPayload(b []byte) bool {
 	return true
 }
 
+// size is that of topic and payload, as facts.size.
+func (s *simple) size() int { return s.topicEnd - s.topicAt + s.payloadEnd - s.payloadAt }
+
 // like reports whether the record at the beginning of b has the same lengths and the same topic as the one at the beginning
 // of model, which s describes. Neighbours mostly do, and one comparison tells.
 func (s *simple) like(model, b []byte) bool {
 	return len(b) >= s.end && bytes.Equal(b[:s.payloadAt], model[:s.payloadAt])
-}
-
-// readTail reads what follows the payload: nothing, a key or a time or both. time is the content of the Timestamp, nil if there
-// is none. ok is false when there is anything else.
-func readTail(b []byte) (key, time []byte, ok bool) {
-	if len(b) >= 2 && b[0] == tagKey {
-		end := 2 + int(b[1])
-		if end >= 2+0x80 || end > len(b) || !utf8.Valid(b[2:end]) {
-			return nil, nil, false
-		}
-		key, b = b[2:end], b[end:]
-	}
-	if len(b) == 0 {
-		return key, nil, true
-	}
-	if b[0] != tagTime || len(b) < 2 || int(b[1]) != len(b)-2 || !simpleTime(b[2:]) {
-		return nil, nil, false
-	}
-	return key, b[2:], true
 }
 
 // readLength reads a varint of two to four bytes at b[i:] and returns where it ends, or 0.
@@ -97,22 +78,4 @@ func readLength(b []byte, i int) (v uint, next int) {
 		}
 	}
 	return 0, 0
-}
-
-// simpleTime reports whether b is a Timestamp made of seconds and nanos only, each of at most nine bytes.
-func simpleTime(b []byte) bool {
-	for len(b) > 0 {
-		if b[0] != tagSeconds && b[0] != tagNanos {
-			return false
-		}
-		i := 1
-		for i < len(b) && i < 9 && b[i] >= 0x80 {
-			i++
-		}
-		if i == len(b) || b[i] >= 0x80 {
-			return false
-		}
-		b = b[i+1:]
-	}
-	return true
 }
