@@ -51,7 +51,7 @@ func newPublisher(t *testing.T, c *Client, o PublisherOptions) *Publisher {
 	return p
 }
 
-func publish(t *testing.T, p *Publisher, topic string, payload []byte) uint64 {
+func mustPublish(t *testing.T, p *Publisher, topic string, payload []byte) uint64 {
 	t.Helper()
 	position, err := p.Publish(within(t, 20*time.Second), &core.Message{Topic: topic, Payload: payload})
 	if err != nil {
@@ -108,7 +108,7 @@ func TestPublisherSendsAtOnce(t *testing.T) {
 	confirmed := make(chan Receipt, 1)
 	p := newPublisher(t, c, PublisherOptions{OnReceipt: func(r Receipt) { confirmed <- r }})
 	for i := range uint64(20) {
-		publish(t, p, "alone", nil)
+		mustPublish(t, p, "alone", nil)
 		if r := <-confirmed; r != (Receipt{First: i + 1, Last: i + 1, Unrouted: 1}) {
 			t.Errorf("message %d: %+v", i+1, r)
 		}
@@ -139,7 +139,7 @@ func TestPublisherReportsRefusals(t *testing.T) {
 			{"$tb.mine", nil, core.ErrTopicInvalid},
 			{"good", nil, nil},
 		} {
-			position := publish(t, p, m.topic, m.payload)
+			position := mustPublish(t, p, m.topic, m.payload)
 			if m.err != nil {
 				want[position] = m.err
 			} else {
@@ -265,7 +265,7 @@ func TestPublisherGivesUp(t *testing.T) {
 				c := site.client(t, test.change)
 				p := newPublisher(t, c, PublisherOptions{})
 				for range 3 {
-					publish(t, p, "a", nil)
+					mustPublish(t, p, "a", nil)
 				}
 				if err := p.Flush(t.Context()); err != nil {
 					t.Fatal(err)
@@ -274,8 +274,8 @@ func TestPublisherGivesUp(t *testing.T) {
 				site.kill(t)
 				if test.after > 0 {
 					synctest.Wait()
-					publish(t, p, "a", nil)
-					publish(t, p, "a", nil)
+					mustPublish(t, p, "a", nil)
+					mustPublish(t, p, "a", nil)
 				}
 				<-p.Done()
 				if d := time.Since(start); d.Round(time.Second) != test.after {
@@ -354,9 +354,9 @@ func TestPublisherAcrossDrain(t *testing.T) {
 		c := site.client(t, func(o *ClientOptions) { o.OnConnection = events.add })
 		receipts := newReceiptLog(t)
 		p := newPublisher(t, c, PublisherOptions{OnReceipt: receipts.add})
-		publish(t, p, "a", nil)
+		mustPublish(t, p, "a", nil)
 		site.drain(t, time.Minute)
-		publish(t, p, "a", nil)
+		mustPublish(t, p, "a", nil)
 		time.Sleep(90 * time.Second)
 		site.start(t)
 		closePublisher(t, p)

@@ -203,7 +203,7 @@ func TestDroppedMessagesAreTold(t *testing.T) {
 	p := newPublisher(t, site.client(t, nil), PublisherOptions{})
 	const n = 3000
 	for range n {
-		publish(t, p, "n", make([]byte, 5000))
+		mustPublish(t, p, "n", make([]byte, 5000))
 	}
 	closePublisher(t, p)
 	close(release)
