@@ -111,6 +111,27 @@ func TestDocumentedPatterns(t *testing.T) {
 	}
 }
 
+func TestDocumentedLimits(t *testing.T) {
+	page := readFile(t, "../../docs/topics-and-patterns.md")
+	for _, row := range []struct {
+		what string
+		most int
+	}{
+		{"bytes of a pattern", core.MaxPatternBytes},
+		{"alternatives of a pattern after its braces are expanded", core.MaxPatternAlternatives},
+		{"segments of an alternative", core.MaxPatternSegments},
+		{"wildcards of an alternative (each `*`, `?`, `[ ]`, `**`)", core.MaxPatternWildcards},
+		{"`**` of an alternative", core.MaxPatternDoubleStars},
+		{"patterns of a subscription, counted after their braces are expanded", core.MaxSetPatterns},
+		{"bytes of them all, likewise", core.MaxSetBytes},
+		{"wildcards of them all", core.MaxSetWildcards},
+	} {
+		if want := fmt.Sprintf("| %s | %d |", row.what, row.most); !strings.Contains(page, want) {
+			t.Errorf("no row %q", want)
+		}
+	}
+}
+
 // TestDocumentedLinks checks that links between pages lead somewhere.
 func TestDocumentedLinks(t *testing.T) {
 	for _, path := range documents(t) {
