@@ -112,7 +112,7 @@ func dialOptions(t target, connectTimeout time.Duration) []grpc.DialOption {
 // reconnectBackoff paces the attempts of one connection after the first. The jitter is wide, from a fifth of the delay to
 // nearly twice as much, so that many clients that lost one broker do not come back together; none waits longer than 5 s.
 var reconnectBackoff = backoff.Config{
-	BaseDelay:  500 * time.Millisecond,
+	BaseDelay:  800 * time.Millisecond,
 	Multiplier: 1.6,
 	Jitter:     0.8,
 	MaxDelay:   2750 * time.Millisecond,
