@@ -29,8 +29,9 @@ import (
 //	sh stays         neither ends nor says when it is ready
 //	sh needs=grpcurl wants that program
 //	sh ci            run by .ci/run, not here
-//	text terminal=2  what that terminal shows, sooner or later, times and addresses aside
+//	text terminal=2  what that terminal shows, sooner or later, times and addresses aside; … is the rest of a line
 func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	for _, path := range documents(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
@@ -301,10 +302,10 @@ func (p *page) expect(b *block) {
 	if term == nil {
 		p.t.Fatalf("%s: nothing was run in this terminal", b.where)
 	}
-	want := mask(b.text)
-	term.wait(func() bool { return strings.Contains(mask(term.screen()), want) })
-	if !strings.Contains(mask(term.screen()), want) {
-		p.t.Fatalf("%s: want\n%s\nbut the terminal shows\n%s", b.where, want, mask(term.screen()))
+	want := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(mask(b.text)), "…", "[^\n]*"))
+	shown := func() bool { return want.MatchString(mask(term.screen())) }
+	if term.wait(shown); !shown() {
+		p.t.Fatalf("%s: want\n%s\nbut the terminal shows\n%s", b.where, b.text, mask(term.screen()))
 	}
 }
 
