@@ -109,10 +109,12 @@ func dialOptions(t target, connectTimeout time.Duration) []grpc.DialOption {
 	return options
 }
 
-// reconnectBackoff paces the attempts of one connection after the first. The jitter is wide, from a fifth of the delay to
-// nearly twice as much, so that many clients that lost one broker do not come back together; none waits longer than 5 s.
+// reconnectBackoff paces the attempts of one connection after the first. gRPC waits exactly the base delay before the
+// second: it has to be longer than what pauses.afterLoss spreads the first ones over, or the two meet. From then on the jitter
+// is wide, from a fifth of the delay to nearly twice as much, so that many clients that lost one broker do not come back
+// together. None waits longer than 5 s.
 var reconnectBackoff = backoff.Config{
-	BaseDelay:  800 * time.Millisecond,
+	BaseDelay:  time.Second,
 	Multiplier: 1.6,
 	Jitter:     0.8,
 	MaxDelay:   2750 * time.Millisecond,

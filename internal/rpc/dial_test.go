@@ -152,13 +152,18 @@ func serving(s *grpc.Server) func(net.Listener) {
 	return func(l net.Listener) { _ = s.Serve(l) }
 }
 
+// keepOpen accepts and says nothing.
 func keepOpen(l net.Listener) {
+	var conns []net.Conn
 	for {
 		conn, err := l.Accept()
 		if err != nil {
-			return
+			break
 		}
-		defer func() { _ = conn.Close() }() // whatever the other end did
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		_ = conn.Close() // whatever the other end did
 	}
 }
 
@@ -274,4 +279,13 @@ func TestDialWaits(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestDialNamesProxy: what stands between is named, without its password.
+func TestDialNamesProxy(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://user:secret@127.0.0.1:1") // net/http reads it once a process; no other test needs it
+	_, err := Dial(t.Context(), ClientOptions{Target: "broker.example:7710"})
+	if want := "cannot reach broker at broker.example:7710: by proxy 127.0.0.1:1: connection refused"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }

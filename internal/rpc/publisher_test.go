@@ -417,3 +417,16 @@ func TestClientCloseEndsPublishers(t *testing.T) {
 		})
 	}
 }
+
+func TestUnconfirmedError(t *testing.T) {
+	cause := errors.New("lost")
+	for want, err := range map[string]*UnconfirmedError{
+		"lost":                                  {First: 8, Last: 7, Err: cause},
+		"lost; message 7 is unconfirmed":        {First: 7, Last: 7, Err: cause},
+		"lost; messages 7 to 9 are unconfirmed": {First: 7, Last: 9, Err: cause},
+	} {
+		if err.Error() != want || !errors.Is(err, cause) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

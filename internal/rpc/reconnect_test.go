@@ -11,7 +11,7 @@ import (
 
 // TestClientsComeBackSpread: many clients that lost one broker in the same instant do not return together.
 func TestClientsComeBackSpread(t *testing.T) {
-	for _, downtime := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, time.Minute} {
+	for _, downtime := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, time.Minute} {
 		t.Run(fmt.Sprint(downtime), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const clients = 200
