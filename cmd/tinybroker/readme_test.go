@@ -407,7 +407,7 @@ func (term *terminal) interrupt(t *testing.T) {
 		return
 	default:
 	}
-	term.tty.Write([]byte{3}) //nolint:errcheck // it may end by itself just now
+	term.tty.Write([]byte{3}) // unless it ends by itself just now
 	select {
 	case <-term.ended:
 	case <-time.After(20 * time.Second):
