@@ -39,7 +39,7 @@ func BenchmarkPublishTopics(b *testing.B) {
 func numberedOn(n int, topics ...string) []post {
 	posts := make([]post, n)
 	for i := range posts {
-		posts[i] = post{topics[i%len(topics)], strings.Repeat("x", 128)}
+		posts[i] = post{topic: topics[i%len(topics)], payload: strings.Repeat("x", 128)}
 	}
 	return posts
 }
@@ -115,5 +115,51 @@ func mixedPattern(i int) string {
 		return fmt.Sprintf("b.%d.**", i)
 	default:
 		return fmt.Sprintf("a.p%d*.x", i)
+	}
+}
+
+// BenchmarkGroup is the cost of one message through a group of four members without a network.
+func BenchmarkGroup(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		ack   AckMode
+		keyed bool
+	}{{"explicit", AckExplicit, false}, {"none", AckNone, false}, {"keyed", AckExplicit, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			broker := newBroker(b, nil)
+			var members []*Member
+			for range 4 {
+				members = append(members, join(b, broker, JoinOptions{Settings: GroupSettings{Ack: c.ack}}))
+			}
+			posts := numberedOn(500, "bench.topic")
+			if c.keyed {
+				for i := range posts {
+					posts[i].key = fmt.Sprint(i % 100)
+				}
+			}
+			batch := batchOf(posts...)
+			var d Delivery
+			b.ReportAllocs()
+			for b.Loop() {
+				next := Batch{Data: batch.Data, Runs: batch.Runs}
+				if err := broker.Publish(context.Background(), &next); err != nil {
+					b.Fatal(err)
+				}
+				for left := len(posts); left > 0; {
+					for _, m := range members {
+						if !m.Take(&d, 72<<10) {
+							continue
+						}
+						r := SequenceRange{d.FirstSequence, d.FirstSequence + uint64(d.Count) - 1}
+						left -= d.Count
+						m.Settle(&d, true)
+						if c.ack == AckExplicit {
+							m.Ack(r)
+						}
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(posts)), "ns/msg")
+		})
 	}
 }

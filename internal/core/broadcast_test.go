@@ -19,7 +19,7 @@ func TestOneCopyHoweverManyPatternsMatch(t *testing.T) {
 	}
 	wantPayloads(t, takeAll(wide), payloads(posts))
 	wide.Close()
-	publish(t, b, post{"orders.eu", "after"})
+	publish(t, b, post{topic: "orders.eu", payload: "after"})
 	wantPayloads(t, takeAll(other), append(payloads(posts), "after"))
 	if got := b.Stats().Delivered; got != 2001 {
 		t.Errorf("%d messages delivered, want 2001", got)
@@ -29,7 +29,7 @@ func TestOneCopyHoweverManyPatternsMatch(t *testing.T) {
 func TestUnroutedMessagesAreAcceptedAndCounted(t *testing.T) {
 	b := newBroker(t, nil)
 	subscribe(t, b, SubscribeOptions{Patterns: []string{"a.*"}})
-	runs := publish(t, b, post{"a.b", "1"}, post{"b", "2"}, post{"b", "3"})
+	runs := publish(t, b, post{topic: "a.b", payload: "1"}, post{topic: "b", payload: "2"}, post{topic: "b", payload: "3"})
 	if r := runs[1]; r.Err != nil || r.Accepted != 2 || r.Unrouted != 2 || r.Receivers != 0 {
 		t.Errorf("unrouted run came back as %+v", r)
 	}
@@ -41,7 +41,7 @@ func TestUnroutedMessagesAreAcceptedAndCounted(t *testing.T) {
 func TestRunsThatTheCallerRefusedArePassedOver(t *testing.T) {
 	b := newBroker(t, nil)
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
-	batch := batchOf(post{"a", "1"}, post{"b", "bad"}, post{"a", "2"})
+	batch := batchOf(post{topic: "a", payload: "1"}, post{topic: "b", payload: "bad"}, post{topic: "a", payload: "2"})
 	batch.Runs[1].Err = ErrTopicInvalid
 	publishBatch(t, b, batch)
 	wantPayloads(t, takeAll(s), []string{"1", "2"})
@@ -86,7 +86,7 @@ func TestAMessageLargerThanAFrameGoesAlone(t *testing.T) {
 	b := newBroker(t, nil)
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
 	big := strings.Repeat("b", 5000)
-	publish(t, b, post{"t", "1"}, post{"t", big}, post{"t", "2"})
+	publish(t, b, post{topic: "t", payload: "1"}, post{topic: "t", payload: big}, post{topic: "t", payload: "2"})
 	var d Delivery
 	var counts []int
 	for s.Take(&d, 1024) {
@@ -104,7 +104,7 @@ func TestEvictionOnOverflow(t *testing.T) {
 	healthy := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
 	var got []string
 	for i := range 11 {
-		publish(t, b, post{"t", fmt.Sprint(i)})
+		publish(t, b, post{topic: "t", payload: fmt.Sprint(i)})
 		got = append(got, takeAll(healthy)...)
 	}
 	wantEnded(t, slow, EndEvicted, 11)
@@ -152,7 +152,7 @@ func TestADeliveryUnderWayAtTheEvictionCountsOnce(t *testing.T) {
 			var d Delivery
 			s.Take(&d, 1<<20)
 			for i := range 5 {
-				publish(t, b, post{"t", fmt.Sprint(i)})
+				publish(t, b, post{topic: "t", payload: fmt.Sprint(i)})
 			}
 			wantEnded(t, s, EndEvicted, 5)
 			s.Settle(&d, written)
@@ -216,7 +216,7 @@ func TestDropNewestTellsWithTheNextMessage(t *testing.T) {
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Overflow: OverflowDropNewest, Capacity: 2})
 	publish(t, b, numbered("t", 0, 5)...)
 	wantPayloads(t, takeAll(s), []string{"0", "1"})
-	publish(t, b, post{"t", "5"})
+	publish(t, b, post{topic: "t", payload: "5"})
 	var d Delivery
 	s.Take(&d, 1<<20)
 	if d.DroppedBefore != 3 || d.FirstSequence != 3 {
@@ -228,19 +228,19 @@ func TestDropNewestTellsWithTheNextMessage(t *testing.T) {
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	b := newBroker(t, func(o *Options) { o.ConsumerCapacityBytes = 4096 })
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"big"}})
-	kib := strings.Repeat("x", 1022)
+	kib := strings.Repeat("x", 1024-2-len("big")-2)
 	for range 4 {
-		publish(t, b, post{"big", kib})
+		publish(t, b, post{topic: "big", payload: kib})
 	}
 	if n := len(takeAll(s)); n != 4 {
 		t.Fatalf("%d messages fit into 4 KiB, want 4", n)
 	}
-	publish(t, b, post{"big", strings.Repeat("x", 10_000)})
+	publish(t, b, post{topic: "big", payload: strings.Repeat("x", 10_000)})
 	if n := len(takeAll(s)); n != 1 {
 		t.Fatal("an empty queue did not take a message larger than itself")
 	}
 	for range 5 {
-		publish(t, b, post{"big", kib})
+		publish(t, b, post{topic: "big", payload: kib})
 	}
 	wantEnded(t, s, EndEvicted, 5)
 	if text := s.Ending().Text; text != "queue full (4096 bytes)" {
@@ -254,7 +254,7 @@ func TestTakeoverOfALiveID(t *testing.T) {
 	second := subscribe(t, b, SubscribeOptions{ID: "w1", Patterns: []string{"a"}})
 	wantEnded(t, first, EndReplaced, 0)
 	first.Close() // the displaced connection's clean-up comes late and must not touch its successor
-	publish(t, b, post{"a", "1"})
+	publish(t, b, post{topic: "a", payload: "1"})
 	wantPayloads(t, takeAll(second), []string{"1"})
 	if n := b.Stats().Subscriptions; n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
@@ -316,11 +316,11 @@ func TestMaxMemory(t *testing.T) {
 	c := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
 	quarter := strings.Repeat("x", 250_000)
 	for range 4 {
-		if r := publish(t, b, post{"t", quarter}); r[0].Err != nil {
+		if r := publish(t, b, post{topic: "t", payload: quarter}); r[0].Err != nil {
 			t.Fatalf("refused below the limit although shared bytes count once: %v", r[0].Err)
 		}
 	}
-	r := publish(t, b, post{"t", quarter}, post{"u", quarter})
+	r := publish(t, b, post{topic: "t", payload: quarter}, post{topic: "u", payload: quarter})
 	for i := range r {
 		if !errors.Is(r[i].Err, ErrMemory) || r[i].Accepted != 0 {
 			t.Fatalf("past the limit run %d came back as %+v, want ErrMemory", i, r[i])
@@ -330,12 +330,12 @@ func TestMaxMemory(t *testing.T) {
 		t.Fatalf("%d messages queued, want 4: a refused publish is queued nowhere", got)
 	}
 	a.Close()
-	if r := publish(t, b, post{"t", quarter}); !errors.Is(r[0].Err, ErrMemory) {
+	if r := publish(t, b, post{topic: "t", payload: quarter}); !errors.Is(r[0].Err, ErrMemory) {
 		t.Fatal("memory was freed while another subscription holds it")
 	}
 	c.Close()
 	wantMemory(t, b, 0)
-	if r := publish(t, b, post{"t", quarter}); r[0].Err != nil {
+	if r := publish(t, b, post{topic: "t", payload: quarter}); r[0].Err != nil {
 		t.Fatalf("refused after memory was freed: %v", r[0].Err)
 	}
 	if st := b.Stats(); st.Refused != 3 {
@@ -347,7 +347,7 @@ func TestASmallMessageDoesNotPinALargeFrame(t *testing.T) {
 	b := newBroker(t, nil)
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"rare"}})
 	for i := range 100 {
-		publish(t, b, post{"common", strings.Repeat("x", 60_000)}, post{"rare", fmt.Sprint(i)}, post{"common", "y"})
+		publish(t, b, post{topic: "common", payload: strings.Repeat("x", 60_000)}, post{topic: "rare", payload: fmt.Sprint(i)}, post{topic: "common", payload: "y"})
 	}
 	if got := b.Stats().Memory; got > 100_000 {
 		t.Errorf("100 small messages hold %d bytes", got)
@@ -361,7 +361,7 @@ func TestAlternatingTopicsBecomeOneEntryAgain(t *testing.T) {
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
 	var posts []post
 	for i := range 1000 {
-		posts = append(posts, post{fmt.Sprintf("topic.%d", i%7), fmt.Sprint(i)})
+		posts = append(posts, post{topic: fmt.Sprintf("topic.%d", i%7), payload: fmt.Sprint(i)})
 	}
 	publish(t, b, posts...)
 	var d Delivery
@@ -412,7 +412,7 @@ func TestDrainAndClose(t *testing.T) {
 	takeAll(idle)
 	b.Drain()
 	wantEnded(t, idle, EndShuttingDown, 0)
-	batch := batchOf(post{"t", "late"})
+	batch := batchOf(post{topic: "t", payload: "late"})
 	if err := b.Publish(context.Background(), batch); !errors.Is(err, ErrDraining) || !errors.Is(batch.Runs[0].Err, ErrDraining) {
 		t.Errorf("publish while draining: %v", err)
 	}

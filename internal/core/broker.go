@@ -28,7 +28,8 @@ type Broker struct {
 	draining chan struct{} // closed when draining begins
 
 	mu            sync.Mutex
-	subscriptions map[string]*Subscription
+	subscriptions map[string]consumer
+	groups        map[string]*group
 	evictions     evictionLog
 }
 
@@ -52,7 +53,8 @@ func New(o Options) (*Broker, error) {
 		memory:        memory{limit: o.MaxMemory},
 		router:        newRouter(),
 		draining:      make(chan struct{}),
-		subscriptions: make(map[string]*Subscription),
+		subscriptions: make(map[string]consumer),
+		groups:        make(map[string]*group),
 	}, nil
 }
 
@@ -62,7 +64,7 @@ func (b *Broker) Options() Options { return b.options }
 // RunID names this run of the broker: it is another one after every start.
 func (b *Broker) RunID() string { return b.runID }
 
-// Subscribe registers a subscription. Every message whose Publish begins after its return is queued for it, until it ends.
+// Subscribe registers a broadcast subscription. Every message whose Publish begins after its return is queued for it, until it ends.
 // The caller owns it, takes its messages and must Close it.
 //
 // Errors: ErrPatternInvalid, ErrProtocol for a bad name or setting, ErrQuota, ErrDraining.
@@ -71,28 +73,21 @@ func (b *Broker) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	if err != nil {
 		return nil, err
 	}
-	replaced, err := b.register(s)
+	replaced, err := b.register(s, func() error {
+		b.router.add(s.patterns, s)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	if replaced != nil {
-		replaced.end(EndReplaced)
-	}
+	b.welcome(s, replaced, "")
 	return s, nil
 }
 
 func (b *Broker) newSubscription(o SubscribeOptions) (*Subscription, error) {
-	patterns, err := ParsePatterns(o.Patterns)
+	e, err := b.newEndpoint(o.ID, o.Client, o.Peer, o.Patterns)
 	if err != nil {
 		return nil, err
-	}
-	for _, n := range []struct{ what, name string }{{"subscription id", o.ID}, {"client name", o.Client}} {
-		if n.name == "" {
-			continue
-		}
-		if err := ValidateName(n.what, n.name); err != nil {
-			return nil, err
-		}
 	}
 	if o.Overflow == OverflowDefault {
 		o.Overflow = OverflowEvict
@@ -107,57 +102,124 @@ func (b *Broker) newSubscription(o SubscribeOptions) (*Subscription, error) {
 		o.Capacity = b.options.ConsumerCapacity
 	}
 	return &Subscription{
-		broker:        b,
-		id:            o.ID,
-		client:        o.Client,
-		peer:          o.Peer,
-		patterns:      patterns,
-		overflow:      o.Overflow,
-		created:       b.clock.Now(),
-		capacity:      int64(o.Capacity),
-		capacityBytes: b.options.ConsumerCapacityBytes,
-		wake:          make(chan struct{}, 1),
-		done:          make(chan struct{}),
+		intake: intake{
+			encoding:      b.encoding,
+			overflow:      o.Overflow,
+			capacity:      int64(o.Capacity),
+			capacityBytes: b.options.ConsumerCapacityBytes,
+		},
+		endpoint: e,
 	}, nil
 }
 
-// register makes s known by its name and to the router, and returns the subscription whose name it took over.
-func (b *Broker) register(s *Subscription) (replaced *Subscription, err error) {
+// Join makes a member of a consumer group, which comes into being with its first one. Every message whose Publish begins after its
+// return and that matches its patterns is for the group. The caller owns the member, takes its messages and must Close it.
+//
+// Errors: as Subscribe; ErrGroupConfig when the group exists with other settings.
+func (b *Broker) Join(o JoinOptions) (*Member, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	e, err := b.newEndpoint(o.ID, o.Client, o.Peer, o.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{endpoint: e, maxInFlight: o.MaxInFlight}
+	if m.maxInFlight == 0 {
+		m.maxInFlight = b.options.MaxInFlight
+	}
+	created := false
+	replaced, err := b.register(m, func() error {
+		created, err = b.joinLocked(m, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if created {
+		b.emit("group.created", groupEvent{Group: o.Group})
+	}
+	b.welcome(m, replaced, o.Group)
+	return m, nil
+}
+
+// joinLocked finds or founds the group. b.mu is held, so that no group can expire meanwhile.
+func (b *Broker) joinLocked(m *Member, o JoinOptions) (created bool, err error) {
+	g := b.groups[o.Group]
+	if g == nil {
+		created = true
+		g = newGroup(b, o.Group, o.Settings.effective(&b.options))
+		b.groups[o.Group] = g
+	} else if err := g.settings.agree(g.name, o.Settings, &b.options); err != nil {
+		return false, err
+	}
+	g.mu.Lock()
+	l, isNew := g.joinLocked(m)
+	g.mu.Unlock()
+	if isNew {
+		b.router.add(l.patterns, l)
+	}
+	return created, nil
+}
+
+// register puts c into the books: add makes it known to the router. It returns the consumer whose name it took over.
+func (b *Broker) register(c consumer, add func() error) (replaced consumer, err error) {
+	e := c.point()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isDraining() {
 		return nil, ErrDraining
 	}
-	if s.id == "" {
-		s.id = b.freeIDLocked()
+	if e.id == "" {
+		e.id = b.freeIDLocked()
 	}
-	replaced = b.subscriptions[s.id]
+	replaced = b.subscriptions[e.id]
 	if replaced == nil && len(b.subscriptions) >= b.options.MaxSubscriptions {
 		return nil, fmt.Errorf("%w: %d subscriptions are open", ErrQuota, len(b.subscriptions))
 	}
-	s.previous = b.evictions.tell(s.id)
-	b.subscriptions[s.id] = s
-	b.router.add(s)
+	if err := add(); err != nil {
+		return nil, err
+	}
+	e.previous = b.evictions.tell(e.id)
+	b.subscriptions[e.id] = c
 	return replaced, nil
 }
 
-// forget removes an ended subscription. Only the first call has an effect.
-func (b *Broker) forget(s *Subscription) {
+// welcome finishes what register has begun, without the lock.
+func (b *Broker) welcome(c, replaced consumer, group string) {
+	if replaced != nil {
+		replaced.end(EndReplaced)
+	}
+	b.emit("subscription.opened", openedEvent{who: whoIs(c, group)})
+}
+
+// forget takes an ended consumer off the books. Only the first call has an effect.
+func (b *Broker) forget(c consumer) {
+	e := c.point()
 	b.mu.Lock()
-	if s.forgotten {
+	if e.forgotten {
 		b.mu.Unlock()
 		return
 	}
-	s.forgotten = true
-	if b.subscriptions[s.id] == s {
-		delete(b.subscriptions, s.id)
+	e.forgotten = true
+	if b.subscriptions[e.id] == c {
+		delete(b.subscriptions, e.id)
 	}
-	if ending := s.Ending(); ending.Reason == EndEvicted || ending.Reason == EndStalled {
-		b.evictions.add(s.id, ending)
+	ending := c.Ending()
+	evicted := ending.Reason == EndEvicted || ending.Reason == EndStalled
+	if evicted {
+		b.evictions.add(e.id, ending)
 		b.counters.evictions.Add(1)
 	}
 	b.mu.Unlock()
-	b.router.remove(s)
+	group := ""
+	switch c := c.(type) {
+	case *Subscription:
+		b.router.remove(c.patterns, c)
+	case *Member:
+		group = c.Group()
+	}
+	b.farewell(c, group, ending, evicted)
 }
 
 // amend corrects what is remembered of an eviction.
@@ -177,16 +239,24 @@ func (b *Broker) Drain() {
 	b.mu.Unlock()
 	b.gate.Lock()
 	b.gate.Unlock() //nolint:staticcheck // nothing to do inside: having got the lock means that every publish has returned
-	for _, s := range b.snapshot() {
-		s.drain()
+	for _, c := range b.snapshot() {
+		c.drain()
 	}
 }
 
-// Close ends every subscription as shutting down, whatever is still queued, after Drain.
+// Close ends every subscription as shutting down, and every group, whatever is still queued, after Drain.
 func (b *Broker) Close() {
 	b.Drain()
-	for _, s := range b.snapshot() {
-		s.end(EndShuttingDown)
+	for _, c := range b.snapshot() {
+		c.end(EndShuttingDown)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, g := range b.groups {
+		g.mu.Lock()
+		g.expireLocked()
+		g.mu.Unlock()
+		delete(b.groups, name)
 	}
 }
 
@@ -205,14 +275,14 @@ func (b *Broker) isDraining() bool {
 	}
 }
 
-func (b *Broker) snapshot() []*Subscription {
+func (b *Broker) snapshot() []consumer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	subs := make([]*Subscription, 0, len(b.subscriptions))
-	for _, s := range b.subscriptions {
-		subs = append(subs, s)
+	all := make([]consumer, 0, len(b.subscriptions))
+	for _, c := range b.subscriptions {
+		all = append(all, c)
 	}
-	return subs
+	return all
 }
 
 func (b *Broker) freeIDLocked() string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,28 +22,62 @@ func (lengthPrefixed) Len(data []byte) int {
 	return w + int(n)
 }
 
-func (lengthPrefixed) Key([]byte) []byte { return nil }
+// body splits a record into topic, key and payload.
+func (e lengthPrefixed) body(record []byte) (topic, key, payload []byte) {
+	_, w := binary.Uvarint(record)
+	rest := record[w:]
+	topic, rest = rest[1:1+rest[0]], rest[1+rest[0]:]
+	return topic, rest[1 : 1+rest[0]], rest[1+rest[0]:]
+}
 
+func (e lengthPrefixed) Topic(record []byte) []byte {
+	topic, _, _ := e.body(record)
+	return topic
+}
+
+func (e lengthPrefixed) Key(record []byte) []byte {
+	_, key, _ := e.body(record)
+	return key
+}
+
+// Decode gives headers that Append wrote into the payload back in it.
+func (e lengthPrefixed) Decode(record []byte) (Message, error) {
+	topic, key, payload := e.body(record)
+	return Message{Topic: string(topic), Key: string(key), Payload: payload}, nil
+}
+
+// Append writes headers in front of the payload, sorted, as name=value; and a bar.
 func (lengthPrefixed) Append(dst []byte, m *Message) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(m.Payload)))
-	return append(dst, m.Payload...)
+	payload := ""
+	for _, k := range slices.Sorted(maps.Keys(m.Headers)) {
+		payload += k + "=" + m.Headers[k] + ";"
+	}
+	if payload != "" {
+		payload += "|"
+	}
+	payload += string(m.Payload)
+	dst = binary.AppendUvarint(dst, uint64(2+len(m.Topic)+len(m.Key)+len(payload)))
+	dst = append(append(dst, byte(len(m.Topic))), m.Topic...)
+	dst = append(append(dst, byte(len(m.Key))), m.Key...)
+	return append(dst, payload...)
 }
 
 // post is one message of a test.
-type post struct{ topic, payload string }
+type post struct{ topic, payload, key string }
 
 // batchOf encodes posts, neighbours on one topic as one run.
 func batchOf(posts ...post) *Batch {
 	b := &Batch{}
 	for _, p := range posts {
 		start := len(b.Data)
-		b.Data = lengthPrefixed{}.Append(b.Data, &Message{Payload: []byte(p.payload)})
+		b.Data = lengthPrefixed{}.Append(b.Data, &Message{Topic: p.topic, Key: p.key, Payload: []byte(p.payload)})
 		if n := len(b.Runs); n > 0 && string(b.Runs[n-1].Topic) == p.topic {
 			b.Runs[n-1].End = len(b.Data)
 			b.Runs[n-1].Count++
+			b.Runs[n-1].Keyed = b.Runs[n-1].Keyed || p.key != ""
 			continue
 		}
-		b.Runs = append(b.Runs, Run{Topic: []byte(p.topic), Start: start, End: len(b.Data), Count: 1})
+		b.Runs = append(b.Runs, Run{Topic: []byte(p.topic), Start: start, End: len(b.Data), Count: 1, Keyed: p.key != ""})
 	}
 	return b
 }
@@ -50,7 +86,7 @@ func batchOf(posts ...post) *Batch {
 func numbered(topic string, from, n int) []post {
 	posts := make([]post, n)
 	for i := range posts {
-		posts[i] = post{topic, fmt.Sprint(from + i)}
+		posts[i] = post{topic: topic, payload: fmt.Sprint(from + i)}
 	}
 	return posts
 }
@@ -106,9 +142,10 @@ func records(d *Delivery) []string {
 	var out []string
 	for _, piece := range d.Pieces {
 		for len(piece) > 0 {
-			n, w := binary.Uvarint(piece)
-			out = append(out, string(piece[w:w+int(n)]))
-			piece = piece[w+int(n):]
+			n := lengthPrefixed{}.Len(piece)
+			_, _, payload := lengthPrefixed{}.body(piece[:n])
+			out = append(out, string(payload))
+			piece = piece[n:]
 		}
 	}
 	return out

@@ -37,6 +37,11 @@ func newFrame(m *memory, data []byte) *frame {
 	if !m.acquire(int64(len(data)) + frameOverhead) {
 		return nil
 	}
+	return adoptFrame(m, data)
+}
+
+// adoptFrame returns data, which has been accounted for, as a frame with one reference.
+func adoptFrame(m *memory, data []byte) *frame {
 	f := &frame{data: data, mem: m}
 	f.refs.Store(1)
 	return f
@@ -48,9 +53,7 @@ func (f *frame) copyOf(start, end uint32) *frame {
 	data := make([]byte, end-start)
 	copy(data, f.data[start:end])
 	f.mem.used.Add(int64(len(data)) + frameOverhead)
-	c := &frame{data: data, mem: f.mem}
-	c.refs.Store(1)
-	return c
+	return adoptFrame(f.mem, data)
 }
 
 func (f *frame) retain() { f.refs.Add(1) }

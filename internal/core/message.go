@@ -19,8 +19,12 @@ type Encoding interface {
 	// Len returns the length in bytes of the first record in data, framing included. data is never empty and begins
 	// with a record that was accepted from a publisher.
 	Len(data []byte) int
+	// Topic returns the topic of a record, which may alias it.
+	Topic(record []byte) []byte
 	// Key returns the key of a record, which may alias it; empty: no key.
 	Key(record []byte) []byte
+	// Decode returns the message of a record; it may alias the record.
+	Decode(record []byte) (Message, error)
 	// Append encodes m as one record at the end of dst and returns the extended slice.
 	Append(dst []byte, m *Message) []byte
 }

@@ -137,7 +137,7 @@ func modelPublish(t *testing.T, b *Broker, rng *rand.Rand, topics []string, subs
 	for range 1 + rng.IntN(4) {
 		topic := topics[rng.IntN(len(topics))]
 		for range 1 + rng.IntN(3) {
-			posts = append(posts, post{topic, strconv.Itoa(next)})
+			posts = append(posts, post{topic: topic, payload: strconv.Itoa(next)})
 			next++
 		}
 	}
@@ -235,7 +235,7 @@ func publishUntil(ctx context.Context, t *testing.T, b *Broker, p int) {
 	for n := 0; ctx.Err() == nil; {
 		var posts []post
 		for i := range 1 + n%7 {
-			posts = append(posts, post{topics[(n/3+i)%3], fmt.Sprintf("%d:%d", p, n+i)})
+			posts = append(posts, post{topic: topics[(n/3+i)%3], payload: fmt.Sprintf("%d:%d", p, n+i)})
 		}
 		n += len(posts)
 		batch := batchOf(posts...)

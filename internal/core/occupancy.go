@@ -7,7 +7,7 @@ import "sync/atomic"
 type occupancy struct{ word atomic.Uint64 }
 
 // occupancyBytes is how many bits the bytes take. The limits of Options leave room to spare on both sides.
-const occupancyBytes = 40
+const occupancyBytes = 36
 
 func pack(messages, bytes int64) uint64 { return uint64(messages)<<occupancyBytes + uint64(bytes) }
 

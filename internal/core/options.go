@@ -11,6 +11,16 @@ type Options struct {
 	ConsumerCapacity int
 	// ConsumerCapacityBytes bounds the same queue in bytes. A queue that is empty takes any one message.
 	ConsumerCapacityBytes int64
+	// GroupCapacity and GroupCapacityBytes bound what waits in a consumer group; what is in flight is not counted.
+	GroupCapacity      int
+	GroupCapacityBytes int64
+	// GroupLinger is how long a group goes on queueing without a member before it goes with all it holds.
+	GroupLinger time.Duration
+	// AckDeadline, MaxAttempts and MaxInFlight hold for groups and members that ask for nothing else. An AckDeadline of 0
+	// is none.
+	AckDeadline time.Duration
+	MaxAttempts int
+	MaxInFlight int
 	// MaxMessageSize bounds topic, key, headers and payload of one message together, in bytes.
 	MaxMessageSize int
 	// MaxMemory bounds the message bytes the broker holds, shared bytes counted once.
@@ -31,6 +41,12 @@ func DefaultOptions() Options {
 	return Options{
 		ConsumerCapacity:      65536,
 		ConsumerCapacityBytes: 32 << 20,
+		GroupCapacity:         10_000,
+		GroupCapacityBytes:    64 << 20,
+		GroupLinger:           time.Minute,
+		AckDeadline:           30 * time.Second,
+		MaxAttempts:           5,
+		MaxInFlight:           64,
 		MaxMessageSize:        1 << 20,
 		MaxMemory:             512 << 20,
 		MaxSubscriptions:      100_000,
@@ -46,7 +62,13 @@ func (o Options) Validate() error {
 		min, max int64
 	}{
 		{"consumer_capacity", int64(o.ConsumerCapacity), 1, 1 << 22},
-		{"consumer_capacity_bytes", o.ConsumerCapacityBytes, 1 << 10, 1 << 38},
+		{"consumer_capacity_bytes", o.ConsumerCapacityBytes, 1 << 10, 1 << 34},
+		{"group_capacity", int64(o.GroupCapacity), 1, 1 << 22},
+		{"group_capacity_bytes", o.GroupCapacityBytes, 1 << 10, 1 << 34},
+		{"group_linger", int64(o.GroupLinger), 0, int64(24 * time.Hour)},
+		{"ack_deadline", int64(o.AckDeadline), 0, int64(maxAckDeadline)},
+		{"max_attempts", int64(o.MaxAttempts), 1, maxMaxAttempts},
+		{"max_in_flight", int64(o.MaxInFlight), 1, maxMaxInFlight},
 		{"max_message_size", int64(o.MaxMessageSize), 1, 1 << 30},
 		{"max_memory", o.MaxMemory, 1 << 20, 1 << 44},
 		{"max_subscriptions", int64(o.MaxSubscriptions), 1, 1 << 24},

@@ -99,7 +99,7 @@ func TestTheLastQuarterIsForTheImpatient(t *testing.T) {
 			t.Fatalf("a patient publisher queued %d of 100, want 75", n)
 		}
 		for range 25 {
-			publish(t, b, post{"t", "urgent"})
+			publish(t, b, post{topic: "t", payload: "urgent"})
 		}
 		var got []string
 		for len(got) < 225 {
@@ -213,7 +213,7 @@ func TestPiecesKeepOneOrderForAll(t *testing.T) {
 				for i := range 20 {
 					var posts []post
 					for j := range 30 {
-						posts = append(posts, post{"t", fmt.Sprintf("%d:%d", p, i*30+j)})
+						posts = append(posts, post{topic: "t", payload: fmt.Sprintf("%d:%d", p, i*30+j)})
 					}
 					batch := batchOf(posts...)
 					batch.MaxWait = time.Hour
@@ -239,4 +239,28 @@ func TestPiecesKeepOneOrderForAll(t *testing.T) {
 			next[p]++
 		}
 	})
+}
+
+// A queue that is full in bytes while it has slots left is waited for like any other, for the size of the message at hand.
+func TestWaitingForBytes(t *testing.T) {
+	for _, patience := range []time.Duration{0, testPatience} {
+		t.Run(patience.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, func(o *Options) { o.ConsumerCapacityBytes = 4096 })
+				s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
+				big := strings.Repeat("x", 1200)
+				begun := time.Now()
+				for range 3 {
+					publish(t, b, post{topic: "t", payload: big})
+				}
+				batch := batchOf(post{topic: "t", payload: big})
+				batch.MaxWait = patience
+				publishBatch(t, b, batch)
+				if took := time.Since(begun); took != patience {
+					t.Errorf("publishing into a full queue took %v, want %v", took, patience)
+				}
+				wantEnded(t, s, EndEvicted, 4)
+			})
+		})
+	}
 }

@@ -26,6 +26,8 @@ type Run struct {
 	// Data[Start:End] are the records, Count their number.
 	Start, End int
 	Count      int
+	// Keyed tells that some of the records have a key. It may be set though none has.
+	Keyed bool
 
 	// Err set by the caller makes Publish pass the run over, counted as refused. After Publish it says why the messages
 	// after the first Accepted ones were refused; nil: none were.
@@ -34,7 +36,7 @@ type Run struct {
 	Accepted int
 	// Unrouted is how many of those had no receiver.
 	Unrouted int
-	// Receivers is how many subscriptions took the last accepted message.
+	// Receivers is how many subscriptions took the last accepted message; a consumer group counts once.
 	Receivers int
 }
 
@@ -48,6 +50,8 @@ type publication struct {
 	frame    *frame
 	patience time.Duration
 	grace    time.Duration
+	need     int64           // size of the message that found no room
+	gaveUp   *intake         // waited for in vain
 	granted  []bool          // scratch of fanOut
 	ended    []*Subscription // evicted on the way, to be forgotten once no lock is held
 	crowded  bool            // a receiver's queue is more than half full
@@ -74,10 +78,10 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	}
 	p := publications.Get().(*publication)
 	p.id = b.publications.Add(1)
-	p.frame, p.patience, p.grace, p.crowded = f, batch.MaxWait, frameGrace, false
+	p.frame, p.patience, p.grace, p.gaveUp, p.crowded = f, batch.MaxWait, frameGrace, nil, false
 	err := b.publishRuns(ctx, p, batch.Runs)
 	crowded := p.crowded
-	p.frame = nil
+	p.frame, p.gaveUp = nil, nil
 	publications.Put(p)
 	f.release()
 	if crowded {
@@ -137,43 +141,54 @@ func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) er
 func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes int) {
 	start := r.Start
 	for r.Accepted < r.Count {
-		n, size, receivers, blocked := b.fanOut(p, r.Topic, start, r.End, r.Count-r.Accepted)
+		piece, blocked, err := b.fanOut(p, r, start)
 		for i, s := range p.ended {
 			b.forget(s)
 			p.ended[i] = nil
 		}
 		p.ended = p.ended[:0]
 		if blocked != nil {
-			if err := b.await(ctx, p, blocked); err != nil {
-				r.Err = err
-				break
-			}
+			err = b.await(ctx, p, blocked)
+		}
+		if err != nil {
+			r.Err = err
+			break
+		}
+		start += piece.size
+		r.Accepted += piece.count
+		if piece.count == 0 {
 			continue
 		}
-		start += size
-		r.Accepted += n
-		r.Receivers = receivers
-		if receivers == 0 {
-			r.Unrouted += n
+		r.Receivers = piece.receivers
+		if piece.receivers == 0 {
+			r.Unrouted += piece.count
 		}
 	}
 	return start - r.Start
 }
 
-// fanOut queues one piece of data[start:end] at every receiver of topic, or nothing at any: as many of the n records as
-// all of them have room for. Where one has none, and may be waited for, it is returned as blocked.
+// piece is as much of a run as was queued in one go.
+type piece struct {
+	count, size int // records, and their bytes
+	receivers   int
+}
+
+// fanOut queues a piece of what is left of a run at every receiver of its topic, or nothing at any: as many of the records
+// as all of them have room for. Where one has none, and may be waited for, its intake is returned as blocked; where one
+// refuses, an error.
 //
 // Pieces are decided before anything is queued, under the topic's lock, so that all subscriptions see the topic's
 // messages in one order whoever else is publishing.
-func (b *Broker) fanOut(p *publication, topic []byte, start, end, n int) (count, size, receivers int, blocked *Subscription) {
-	sh := b.router.shardOf(topic)
+func (b *Broker) fanOut(p *publication, r *Run, start int) (_ piece, blocked *intake, err error) {
+	n, end := r.Count-r.Accepted, r.End
+	sh := b.router.shardOf(r.Topic)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	rt := b.router.lookup(sh, topic)
+	rt := b.router.lookup(sh, r.Topic)
 	for {
-		k, full := p.reserve(rt.subs, p.frame.data[start:end], n)
-		if full != nil {
-			return 0, 0, 0, full
+		k, blocked, err := p.reserve(rt.receivers, p.frame.data[start:end], n)
+		if k == 0 {
+			return piece{}, blocked, err
 		}
 		if k == n {
 			break
@@ -181,57 +196,75 @@ func (b *Broker) fanOut(p *publication, topic []byte, start, end, n int) (count,
 		_, length := measure(b.encoding, p.frame.data[start:end], k, int64(end-start))
 		n, end = k, start+int(length)
 	}
-	for i, s := range rt.subs {
-		if s.commit(p, uint32(start), uint32(end), n, p.granted[i]) {
-			receivers++
+	done := piece{count: n, size: end - start}
+	for i, receiver := range rt.receivers {
+		if receiver.commit(p, r, uint32(start), uint32(end), n, p.granted[i]) {
+			done.receivers++
 		}
 	}
-	return n, end - start, receivers, nil
+	return done, nil, nil
 }
 
-// reserve reserves room for n records at all of subs, or at none. It returns n when that worked (granted then tells
+// reserve reserves room for n records at all receivers, or at none. It returns n when that worked (granted then tells
 // where a reservation was made; elsewhere the overflow policy is to apply), a smaller number when that many would
-// fit everywhere, and the subscription to wait for when none would.
-func (p *publication) reserve(subs []*Subscription, data []byte, n int) (k int, blocked *Subscription) {
+// fit everywhere; and when none would, whom to wait for or the error of the one who refuses.
+func (p *publication) reserve(receivers []receiver, data []byte, n int) (k int, blocked *intake, err error) {
 	p.granted = p.granted[:0]
 	size := int64(len(data))
-	for i := 0; i < len(subs); {
-		s := subs[i]
-		if s.reserve(p.patience > 0, int64(n), size) {
+	for i := 0; i < len(receivers); {
+		in := receivers[i].box()
+		if in.reserve(p.patience > 0, int64(n), size) {
 			p.granted = append(p.granted, true)
 			i++
 			continue
 		}
-		k, overflow := s.room(p, data, n)
-		if overflow {
+		k, v := in.room(p, data, n)
+		if v == overflows {
 			p.granted = append(p.granted, false)
 			i++
 			continue
 		}
 		if k == n {
-			continue // room has appeared between the two looks
-		}
-		for j, granted := range p.granted {
-			if granted {
-				subs[j].unreserve(int64(n), size)
+			// Room has appeared between the two looks; or the receiver would refuse, but the last quarter of its queue,
+			// which a patient publisher leaves alone while it waits, has room.
+			if in.reserve(false, int64(n), size) {
+				p.granted = append(p.granted, true)
+				i++
 			}
+			continue
 		}
-		if k == 0 {
-			return 0, s
+		p.unreserve(receivers, int64(n), size)
+		switch {
+		case v == refuses:
+			return 0, nil, receivers[i].(refuser).refusal()
+		case k == 0:
+			return 0, in, nil
 		}
-		return k, nil
+		return k, nil, nil
 	}
-	return n, nil
+	return n, nil, nil
 }
 
-// await holds the publisher back until s has room again, has ended, or has taken nothing for as long as
+// unreserve gives back what reserve has reserved.
+func (p *publication) unreserve(receivers []receiver, n, size int64) {
+	for i, granted := range p.granted {
+		if granted {
+			receivers[i].box().unreserve(n, size)
+		}
+	}
+}
+
+// refuser is a receiver whose policy may be OverflowReject.
+type refuser interface{ refusal() error }
+
+// await holds the publisher back until a receiver has room again, has ended, or has taken nothing for as long as
 // the publisher is willing to wait.
-func (b *Broker) await(ctx context.Context, p *publication, s *Subscription) error {
+func (b *Broker) await(ctx context.Context, p *publication, in *intake) error {
 	patience := p.patience
 	if patience <= 0 {
 		patience = p.grace
 	}
-	room := s.awaitRoom(p)
+	room := in.awaitRoom(p)
 	if room == nil {
 		return nil
 	}
@@ -251,6 +284,6 @@ func (b *Broker) await(ctx context.Context, p *publication, s *Subscription) err
 	if p.patience <= 0 {
 		p.grace -= b.clock.Now().Sub(begun)
 	}
-	s.endWait(p, room)
+	in.endWait(p, room)
 	return err
 }

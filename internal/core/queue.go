@@ -10,23 +10,14 @@ type entry struct {
 
 func (e *entry) size() int64 { return int64(e.end - e.start) }
 
-// queue is a first-in-first-out list of entries in a ring that grows as needed and lets go of its room when it runs
-// empty. Not safe for concurrent use. The zero value is an empty queue.
-type queue struct {
-	ring []entry // length is zero or a power of two
-	head int
-	len  int
-}
-
-func (q *queue) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
-
-func (q *queue) front() *entry { return q.at(0) }
+// queue is a first-in-first-out list of entries. Not safe for concurrent use. The zero value is an empty queue.
+type queue struct{ ring[entry] }
 
 // push appends frame.data[start:end] with n records and takes a reference. Neighbouring records of one frame become
 // one entry again, so that a frame of alternating topics costs a wide subscription what a frame of one topic costs.
 func (q *queue) push(f *frame, start, end, n, before uint32) {
 	if q.len > 0 {
-		last := q.at(q.len - 1)
+		last := q.back()
 		if last.frame == f && last.end == start && before == 0 {
 			last.end, last.n = end, last.n+n
 			return
@@ -35,13 +26,9 @@ func (q *queue) push(f *frame, start, end, n, before uint32) {
 			last.compact()
 		}
 	}
-	if q.len == len(q.ring) {
-		q.grow()
-	}
 	f.retain()
-	q.len++
-	e := q.at(q.len - 1)
-	*e = entry{frame: f, start: start, end: end, n: n, before: before}
+	q.pushBack(entry{frame: f, start: start, end: end, n: n, before: before})
+	e := q.back()
 	if f.mem.tight() && f.sparse(start, end) {
 		e.compact()
 	}
@@ -55,25 +42,8 @@ func (e *entry) compact() {
 	e.frame, e.start, e.end = c, 0, e.end-e.start
 }
 
-func (q *queue) grow() {
-	ring := make([]entry, max(4, 2*len(q.ring)))
-	for i := range q.len {
-		ring[i] = *q.at(i)
-	}
-	q.ring, q.head = ring, 0
-}
-
 // pop removes the front entry and hands its reference to the caller.
-func (q *queue) pop() entry {
-	e := *q.front()
-	*q.front() = entry{}
-	q.head = (q.head + 1) & (len(q.ring) - 1)
-	q.len--
-	if q.len == 0 && len(q.ring) > 64 {
-		q.ring, q.head = nil, 0
-	}
-	return e
-}
+func (q *queue) pop() entry { return q.popFront() }
 
 // split removes the first n records, size bytes long, of a front entry that holds more than that. The caller gets a
 // reference of its own.

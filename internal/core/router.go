@@ -28,7 +28,7 @@ type router struct {
 	generation atomic.Uint64
 
 	mu      sync.RWMutex
-	index   index[*Subscription]
+	index   index[interest]
 	removed uint64
 }
 
@@ -36,7 +36,8 @@ type router struct {
 type shard struct {
 	mu        sync.Mutex
 	routes    map[string]*route
-	receivers int // sum of len(subs) over routes
+	receivers int        // sum of their lengths over routes
+	matched   []interest // scratch of lookup
 
 	_ [64]byte // keeps neighbouring shards' locks off one cache line
 }
@@ -44,7 +45,13 @@ type shard struct {
 // route lists the receivers of one topic as of a generation. Guarded by its shard's lock.
 type route struct {
 	generation uint64
-	subs       []*Subscription
+	receivers  []receiver
+}
+
+// interest is what the index finds: a *Subscription, or a *lane of a group.
+type interest interface {
+	// addTo adds the interest to the receivers of a topic.
+	addTo(receivers []receiver) []receiver
 }
 
 func newRouter() *router {
@@ -55,19 +62,19 @@ func newRouter() *router {
 	return r
 }
 
-// add registers s: from its return on, every publish that begins sees it.
-func (r *router) add(s *Subscription) {
+// add registers an interest: from its return on, every publish that begins sees it.
+func (r *router) add(patterns *PatternSet, who interest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.index.add(s.patterns, s)
+	r.index.add(patterns, who)
 	r.generation.Add(1)
 }
 
-// remove unregisters s: publishes that begin after its return do not see it. Remembered routes are outdated by that, and every so
+// remove unregisters an interest: publishes that begin after its return do not see it. Remembered routes are outdated by that, and every so
 // often thrown away, since they keep the subscriptions they name from being freed.
-func (r *router) remove(s *Subscription) {
+func (r *router) remove(patterns *PatternSet, who interest) {
 	r.mu.Lock()
-	r.index.remove(s.patterns, s)
+	r.index.remove(patterns, who)
 	generation := r.generation.Add(1)
 	r.removed++
 	sweep := r.removed%sweepEvery == 0
@@ -84,7 +91,7 @@ func (r *router) forget(generation uint64) {
 		sh.mu.Lock()
 		for topic, rt := range sh.routes {
 			if rt.generation < generation {
-				sh.receivers -= len(rt.subs)
+				sh.receivers -= len(rt.receivers)
 				delete(sh.routes, topic)
 			}
 		}
@@ -104,26 +111,39 @@ func (r *router) lookup(sh *shard, topic []byte) *route {
 	}
 	name := string(topic)
 	if ok {
-		sh.receivers -= len(rt.subs)
+		sh.receivers -= len(rt.receivers)
 	} else {
 		rt = &route{}
 	}
 	r.mu.RLock()
 	rt.generation = r.generation.Load()
-	rt.subs = r.index.match(name, rt.subs[:0])
+	sh.matched = r.index.match(name, sh.matched[:0])
 	r.mu.RUnlock()
-	clear(rt.subs[len(rt.subs):cap(rt.subs)])
+	clear(rt.receivers)
+	rt.receivers = rt.receivers[:0]
+	for _, m := range sh.matched {
+		rt.receivers = m.addTo(rt.receivers)
+	}
+	clear(sh.matched)
 	sh.remember(name, rt, ok)
 	return rt
+}
+
+// heard reports whether topic has any receiver.
+func (r *router) heard(topic string) bool {
+	sh := r.shardOf([]byte(topic))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return len(r.lookup(sh, []byte(topic)).receivers) > 0
 }
 
 // remember puts a route into the cache, known telling that it is there already, and forgets others, whichever come
 // first, until the bounds hold again.
 func (sh *shard) remember(topic string, rt *route, known bool) {
-	if len(rt.subs) < cap(rt.subs)/4 {
-		rt.subs = append([]*Subscription(nil), rt.subs...)
+	if len(rt.receivers) < cap(rt.receivers)/4 {
+		rt.receivers = append([]receiver(nil), rt.receivers...)
 	}
-	sh.receivers += len(rt.subs)
+	sh.receivers += len(rt.receivers)
 	if !known {
 		sh.routes[topic] = rt
 	}
@@ -134,7 +154,7 @@ func (sh *shard) remember(topic string, rt *route, known bool) {
 		if old == rt {
 			continue
 		}
-		sh.receivers -= len(old.subs)
+		sh.receivers -= len(old.receivers)
 		delete(sh.routes, other)
 		if len(sh.routes) <= shardRoutes && sh.receivers <= shardReceivers {
 			return

@@ -14,6 +14,7 @@ type counters struct {
 	dropped                   atomic.Uint64
 	lost                      atomic.Uint64
 	evictions                 atomic.Uint64
+	deadLetters               atomic.Uint64
 }
 
 // Stats is a snapshot of the broker's totals. Counters count since the broker's start and never fall; their counterparts
@@ -36,6 +37,7 @@ type Stats struct {
 	Dropped                   uint64 // messages dropped by overflow policies
 	Lost                      uint64 // messages dropped with the queue of a subscription that ended
 	Evictions                 uint64
+	DeadLetters               uint64 // messages of groups that had all their attempts, or were rejected
 }
 
 // Stats returns a snapshot. Its cost grows with the number of subscriptions.
@@ -56,11 +58,74 @@ func (b *Broker) Stats() Stats {
 		Dropped:        c.dropped.Load(),
 		Lost:           c.lost.Load(),
 		Evictions:      c.evictions.Load(),
+		DeadLetters:    c.deadLetters.Load(),
 	}
-	for _, s := range b.snapshot() {
-		queued, _ := s.Queued()
+	for _, c := range b.snapshot() {
 		st.Subscriptions++
-		st.QueuedMessages += queued
+		if s, ok := c.(*Subscription); ok {
+			queued, _ := s.Queued()
+			st.QueuedMessages += queued
+		}
+	}
+	for _, g := range b.Groups() {
+		st.QueuedMessages += int64(g.Pending)
 	}
 	return st
+}
+
+// GroupStats is a snapshot of a consumer group. Its numbers agree with each other:
+//
+//	Accepted = Acked + DeadLetters + Dropped + Pending + InFlight
+type GroupStats struct {
+	Name     string
+	Settings GroupSettings
+	Created  time.Time
+	Members  int
+
+	Pending  int // waiting, those between two attempts included
+	InFlight int
+
+	Accepted    uint64 // messages queued for the group
+	Acked       uint64 // done: acknowledged or, without acks, written
+	DeadLetters uint64 // had all their attempts, or were rejected
+	Dropped     uint64 // by the overflow policy, or with their lane or the group
+	Redelivered uint64 // deliveries that were not the first
+	Expired     uint64 // deliveries not acknowledged in time
+	Ineffective uint64 // acks, nacks and extensions that named nothing in flight
+}
+
+// Groups returns a snapshot of every group, in no particular order.
+func (b *Broker) Groups() []GroupStats {
+	b.mu.Lock()
+	groups := make([]*group, 0, len(b.groups))
+	for _, g := range b.groups {
+		groups = append(groups, g)
+	}
+	b.mu.Unlock()
+	stats := make([]GroupStats, len(groups))
+	for i, g := range groups {
+		stats[i] = g.stats()
+	}
+	return stats
+}
+
+func (g *group) stats() GroupStats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := &g.counters
+	return GroupStats{
+		Name:        g.name,
+		Settings:    g.settings,
+		Created:     g.created,
+		Members:     g.members,
+		Pending:     int(c.accepted-c.acked-c.dead-c.dropped) - g.inFlight,
+		InFlight:    g.inFlight,
+		Accepted:    c.accepted,
+		Acked:       c.acked,
+		DeadLetters: c.dead,
+		Dropped:     c.dropped,
+		Redelivered: c.redelivered,
+		Expired:     c.expired,
+		Ineffective: c.ineffective,
+	}
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -65,6 +64,8 @@ type Delivery struct {
 	Bytes int64
 	// FirstSequence is the delivery number of the first record, counted from 1 a subscription.
 	FirstSequence uint64
+	// Attempt counts the deliveries of these messages, this one included; always 1 for a broadcast subscription.
+	Attempt int
 	// DroppedBefore is how many messages were dropped by the overflow policy just before the first record.
 	DroppedBefore uint64
 	// Lagging is set when the queue has grown past three quarters since the last warning.
@@ -87,54 +88,19 @@ const lagInterval = time.Second
 //
 // Take, Settle and Close are for the owner, one call at a time for Take; everything else is safe for concurrent use.
 type Subscription struct {
-	broker   *Broker
-	id       string
-	client   string
-	peer     string
-	patterns *PatternSet
-	overflow OverflowPolicy
-	created  time.Time
-	previous *Ending
+	intake
+	endpoint
 
-	forgotten bool // guarded by the broker's mu
-
-	capacity      int64 // slots
-	capacityBytes int64
-
-	wake chan struct{} // capacity 1: something to take
-	done chan struct{} // closed at the end
-
-	// fill is what the queue holds and what publishers have reserved. It is changed without mu, so that a
-	// publisher can reserve at many subscriptions before it queues at any.
-	fill occupancy
-
-	mu           sync.Mutex
+	// Guarded by the intake's mu.
 	queue        queue
-	ended        bool
 	draining     bool
 	ending       Ending
 	sequence     uint64 // last delivery number given out
 	droppedFront uint64 // dropped before the queue's front
 	droppedBack  uint32 // dropped after the queue's back
-	frame        uint64 // the publication that queued last, and how many of its messages it queued so far
-	frameSlots   int64
-	impatient    bool // a patient publisher has waited in vain; no other shall until the queue has drained
-	waiters      []chan struct{}
-	lagging      bool // past three quarters, not yet told
+	lagging      bool   // past three quarters, not yet told
 	lagTold      time.Time
 }
-
-// ID returns the subscription's unique name.
-func (s *Subscription) ID() string { return s.id }
-
-// Patterns returns the patterns as given.
-func (s *Subscription) Patterns() []string { return s.patterns.Strings() }
-
-// Client returns the label given by the client.
-func (s *Subscription) Client() string { return s.client }
-
-// Peer returns where the client comes from.
-func (s *Subscription) Peer() string { return s.peer }
 
 // Overflow returns the policy in force.
 func (s *Subscription) Overflow() OverflowPolicy { return s.overflow }
@@ -143,15 +109,6 @@ func (s *Subscription) Overflow() OverflowPolicy { return s.overflow }
 func (s *Subscription) Capacity() (slots int, bytes int64) {
 	return int(s.capacity), s.capacityBytes
 }
-
-// Previous tells how the broker ended the last subscription of this id, if that was an eviction not long ago, else nil.
-func (s *Subscription) Previous() *Ending { return s.previous }
-
-// Wake returns a channel that receives a value when there may be something to take.
-func (s *Subscription) Wake() <-chan struct{} { return s.wake }
-
-// Done returns a channel that is closed when the subscription has ended; Ending then tells why.
-func (s *Subscription) Done() <-chan struct{} { return s.done }
 
 // Ending tells why the subscription ended; the zero value while it has not.
 func (s *Subscription) Ending() Ending {
@@ -179,6 +136,7 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 		return false
 	}
 	d.FirstSequence = s.sequence + 1
+	d.Attempt = 1
 	d.DroppedBefore = s.droppedFront + uint64(s.queue.front().before)
 	s.droppedFront = 0
 	s.queue.front().before = 0
@@ -190,12 +148,9 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 		d.add(e)
 	}
 	s.sequence += uint64(d.Count)
-	left, leftBytes := s.fill.remove(int64(d.Count), d.Bytes)
+	left, leftBytes := s.takenLocked(int64(d.Count), d.Bytes)
 	if s.lagging {
 		d.Lagging = s.warnLocked(left+int64(d.Count), leftBytes+d.Bytes)
-	}
-	if len(s.waiters) > 0 || s.impatient {
-		s.relieveLocked(left, leftBytes)
 	}
 	return true
 }
@@ -206,12 +161,12 @@ func (s *Subscription) takeEntry(room int64, force bool) (entry, bool) {
 	if front.size() <= room {
 		return s.queue.pop(), true
 	}
-	n, size := measure(s.broker.encoding, front.frame.data[front.start:front.end], int(front.n), room)
+	n, size := measure(s.encoding, front.frame.data[front.start:front.end], int(front.n), room)
 	if n == 0 {
 		if !force {
 			return entry{}, false
 		}
-		n, size = measure(s.broker.encoding, front.frame.data[front.start:front.end], 1, front.size())
+		n, size = measure(s.encoding, front.frame.data[front.start:front.end], 1, front.size())
 	}
 	if n == int(front.n) {
 		return s.queue.pop(), true
@@ -324,11 +279,4 @@ func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 	s.broker.counters.lost.Add(lost)
 	s.releaseWaitersLocked()
 	close(s.done)
-}
-
-func (s *Subscription) releaseWaitersLocked() {
-	for _, w := range s.waiters {
-		close(w)
-	}
-	s.waiters = nil
 }

@@ -197,8 +197,10 @@ func TestConnectionCause(t *testing.T) {
 	}
 }
 
-// TestDialOverSocket: a path alone will do, and testProxy is not asked.
+// TestDialOverSocket: a path alone will do, with whatever the environment says about proxies.
 func TestDialOverSocket(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	t.Setenv("https_proxy", "http://127.0.0.1:1")
 	o := core.DefaultOptions()
 	o.Encoding = Encoding{}
 	broker, err := core.New(o)
@@ -279,8 +281,9 @@ func TestDialWaits(t *testing.T) {
 	})
 }
 
-// TestDialNamesProxy: testProxy stands between, and is named without its password.
+// TestDialNamesProxy: what stands between is named, without its password.
 func TestDialNamesProxy(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://user:secret@127.0.0.1:1") // net/http reads it once a process; no other test needs it
 	_, err := Dial(t.Context(), ClientOptions{Target: "broker.example:7710"})
 	if want := "cannot reach broker at broker.example:7710: by proxy 127.0.0.1:1: connection refused"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

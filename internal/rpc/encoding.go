@@ -47,6 +47,32 @@ func (Encoding) Key(record []byte) []byte {
 	return m.key
 }
 
+// Topic implements core.Encoding.
+func (Encoding) Topic(record []byte) []byte {
+	var shape simple
+	if shape.read(record) {
+		return record[shape.topicAt:shape.topicEnd]
+	}
+	f, _, ok := nextField(record)
+	if !ok {
+		return nil
+	}
+	m, _ := examine(f.value)
+	return m.topic
+}
+
+// Decode implements core.Encoding.
+func (Encoding) Decode(record []byte) (core.Message, error) {
+	f, _, ok := nextField(record)
+	if !ok {
+		return core.Message{}, errMalformed
+	}
+	var d deliveries
+	var m core.Message
+	err := d.readMessage(f.value, &m)
+	return m, err
+}
+
 // Append implements core.Encoding.
 func (Encoding) Append(dst []byte, m *core.Message) []byte { return appendRecord(dst, m) }
 

@@ -82,7 +82,7 @@ func (p *publishStream) publish(frame []byte) error {
 		return err
 	}
 	for _, r := range p.scan.runs {
-		p.runs = append(p.runs, core.Run{Topic: r.topic, Start: r.start, End: r.end, Count: r.count, Err: r.err})
+		p.runs = append(p.runs, core.Run{Topic: r.topic, Start: r.start, End: r.end, Count: r.count, Keyed: r.keyed, Err: r.err})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

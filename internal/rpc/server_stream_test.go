@@ -100,7 +100,7 @@ var illegalTopics = []string{
 func TestIllegalTopics(t *testing.T) {
 	station := newStation(t, nil)
 	stub := station.stub(t)
-	subs := []*stockStream{openPatterns(t, stub, "**"), openPatterns(t, stub, "a.*", "a.**", `a.\*`, `\{a\}`), openPatterns(t, stub, "$tb.**", "$*")}
+	subs := []*stockStream{openPatterns(t, stub, "**"), openPatterns(t, stub, "a.*", "a.**", `a.\*`, `\{a\}`), openPatterns(t, stub, "$tb.event.x", "$tb", "$", "$x.*")}
 	stream := openPublisher(t, stub)
 	for i, topic := range illegalTopics {
 		before := station.broker.Stats()

@@ -76,7 +76,7 @@ type Delivery struct {
 // as it is, a *core.EndedError when the broker ended the subscription for good, an *UnreachableError, or
 // the broker's error.
 //
-// Whatever keeps the first stream from opening is returned. From then on, a subscription that was evicted or whose connection was lost is opened again under the same id, after a growing
+// A subscription that was evicted or whose connection was lost is opened again under the same id, after a growing
 // pause. The pause becomes short again once a stream has lived for a minute. While handle works nothing is read: the
 // messages wait in the broker's queue.
 func (c *Client) Subscribe(ctx context.Context, o SubscribeOptions, handle func(*Delivery) error) error {

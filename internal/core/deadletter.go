@@ -1,0 +1,94 @@
+package core
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// DeadLetterTopic returns where the dead letters of a group go.
+func DeadLetterTopic(group string) string { return deadLetterPrefix + group }
+
+const deadLetterPrefix = "$tb.dlq."
+
+// The headers that a dead letter has beside those of its message.
+const (
+	HeaderTopic    = "tinybroker-topic"    // where the message was published
+	HeaderGroup    = "tinybroker-group"    // whose dead letter it is
+	HeaderAttempts = "tinybroker-attempts" // how often it was delivered
+	HeaderReason   = "tinybroker-reason"   // rejected or max_attempts, and the member's own words if there were any
+)
+
+// maxReason bounds the member's own words in a dead letter, in bytes.
+const maxReason = 512
+
+// deadLetter is a message on its way to the dead-letter topic.
+type deadLetter struct {
+	topic   string // of the message
+	record  []byte // of the dead letter; nil: it gets none
+	attempt int
+	reason  string
+}
+
+// buryLocked makes dead letters of a parcel in flight.
+func (g *group) buryLocked(p *parcel, why, words string) {
+	reason := why
+	if words != "" {
+		reason += ": " + cutText(words, maxReason)
+	}
+	for data := p.data(); len(data) > 0; {
+		n := g.encoding.Len(data)
+		g.letters = append(g.letters, g.letter(data[:n], p.attempt, reason))
+		data = data[n:]
+	}
+	g.landLocked(p)
+	g.counters.dead += uint64(p.n)
+	g.leaveLocked(p)
+}
+
+// letter encodes the dead letter of a record. One that was a dead letter already gets none: it would never end.
+func (g *group) letter(record []byte, attempt int, reason string) deadLetter {
+	l := deadLetter{topic: string(g.encoding.Topic(record)), attempt: attempt, reason: reason}
+	m, err := g.encoding.Decode(record)
+	if err != nil || strings.HasPrefix(m.Topic, deadLetterPrefix) {
+		return l
+	}
+	headers := make(map[string]string, len(m.Headers)+4)
+	for k, v := range m.Headers {
+		headers[k] = v
+	}
+	headers[HeaderTopic] = m.Topic
+	headers[HeaderGroup] = g.name
+	headers[HeaderAttempts] = strconv.Itoa(attempt)
+	headers[HeaderReason] = reason
+	m.Topic, m.Headers = DeadLetterTopic(g.name), headers
+	l.record = g.encoding.Append(nil, &m)
+	return l
+}
+
+// unlock unlocks the group and publishes the dead letters that have come up meanwhile.
+func (g *group) unlock() {
+	letters := g.letters
+	g.letters = nil
+	g.mu.Unlock()
+	for i := range letters {
+		l := &letters[i]
+		g.broker.counters.deadLetters.Add(1)
+		if l.record != nil {
+			g.broker.publishOwn(DeadLetterTopic(g.name), l.record)
+		}
+		g.broker.emit("deadletter", deadLetterEvent{Group: g.name, Topic: l.topic, Attempts: l.attempt, Reason: l.reason})
+	}
+}
+
+// cutText shortens s to at most n bytes, and to whole characters.
+func cutText(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

@@ -1,0 +1,89 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// The broker tells what operators care about on topics of its own: eventPrefix and the kind of the event, with a JSON object as
+// the payload. Events are told to whoever subscribes at the time; nothing is kept.
+const eventPrefix = "$tb.event."
+
+// who says whom an event is about.
+type who struct {
+	ID       string   `json:"subscription"`
+	Client   string   `json:"client,omitempty"`
+	Peer     string   `json:"peer,omitempty"`
+	Group    string   `json:"group,omitempty"`
+	Patterns []string `json:"patterns"`
+}
+
+func whoIs(c consumer, group string) who {
+	e := c.point()
+	return who{ID: e.id, Client: e.client, Peer: e.peer, Group: group, Patterns: e.patterns.Strings()}
+}
+
+// openedEvent is subscription.opened.
+type openedEvent struct{ who }
+
+// closedEvent is subscription.closed and subscription.evicted.
+type closedEvent struct {
+	who
+	Reason string  `json:"reason"`
+	Text   string  `json:"text"`
+	Lost   uint64  `json:"lost"`
+	Lived  float64 `json:"lived_seconds"`
+}
+
+// groupEvent is group.created and group.expired.
+type groupEvent struct {
+	Group   string `json:"group"`
+	Dropped uint64 `json:"dropped,omitempty"`
+}
+
+// deadLetterEvent is deadletter.
+type deadLetterEvent struct {
+	Group    string `json:"group"`
+	Topic    string `json:"topic"`
+	Attempts int    `json:"attempts"`
+	Reason   string `json:"reason"`
+}
+
+func (b *Broker) farewell(c consumer, group string, ending Ending, evicted bool) {
+	kind := "subscription.closed"
+	if evicted {
+		kind = "subscription.evicted"
+	}
+	b.emit(kind, closedEvent{
+		who:    whoIs(c, group),
+		Reason: ending.Reason.String(),
+		Text:   ending.Text,
+		Lost:   ending.Lost,
+		Lived:  ending.Lived.Round(time.Millisecond).Seconds(),
+	})
+}
+
+// emit publishes an event if anybody listens. No lock may be held.
+func (b *Broker) emit(kind string, event any) {
+	topic := eventPrefix + kind
+	if !b.router.heard(topic) {
+		return
+	}
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return // strings, numbers and slices of them cannot fail to encode
+	}
+	m := Message{Topic: topic, Payload: payload, PublishTime: b.clock.Now()}
+	b.publishOwn(topic, b.encoding.Append(nil, &m))
+}
+
+// publishOwn publishes a record of the broker's own. It is not bound by max_memory, waits for nobody, and goes on while the broker drains.
+func (b *Broker) publishOwn(topic string, record []byte) {
+	b.memory.used.Add(int64(len(record)) + frameOverhead)
+	f := adoptFrame(&b.memory, record)
+	p := &publication{id: b.publications.Add(1), frame: f}
+	run := Run{Topic: []byte(topic), End: len(record), Count: 1, Keyed: true}
+	b.publishRun(context.Background(), p, &run)
+	f.release()
+}

@@ -1,0 +1,268 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// group is a consumer group: its members share what is queued. It exists from its first member's joining until it has
+// had no member for GroupLinger. Everything is guarded by the intake's mu, which also makes its counters agree with each other at every moment.
+//
+// A message is in exactly one place: in a lane, waiting for its key, waiting for another attempt, or in flight.
+type group struct {
+	intake // what waits; messages in flight are not counted
+
+	broker   *Broker
+	name     string
+	settings GroupSettings
+	created  time.Time
+
+	lanes    map[string]*lane // by their patterns
+	members  int
+	linger   time.Time            // when the group goes; zero while it has members
+	order    uint64               // place of the last message accepted
+	keys     map[string]*keyState // the keys of all messages in the group
+	delayed  parcelHeap           // waiting for another attempt, by when
+	deadline parcelHeap           // in flight with a deadline, by when
+	spare    []*parcel
+
+	// The group's one timer.
+	armed time.Time // when it fires; zero: not armed
+	stop  func() bool
+
+	inFlight int
+	counters groupCounters
+
+	letters []deadLetter // to be published once mu is free
+}
+
+// groupCounters only grow.
+type groupCounters struct {
+	accepted    uint64
+	acked       uint64
+	dead        uint64
+	dropped     uint64
+	redelivered uint64
+	expired     uint64 // deliveries whose deadline passed
+	ineffective uint64 // acks, nacks and extensions that named nothing in flight
+}
+
+// lane is the members of a group that have the same patterns, and the messages for them. Guarded by the group's mu.
+type lane struct {
+	group    *group
+	patterns *PatternSet
+	name     string // the patterns, as a key
+
+	members []*Member
+	linger  time.Time // when a lane without members goes; zero while it has some
+
+	fresh    ring[*parcel] // never delivered, in order
+	returned parcelHeap    // given back, by order: they go first
+	suspects parcelHeap    // given back by crash after crash, by order: they go first and alone
+	ready    int           // messages in these three
+
+	parked  int     // members that wait to be roused
+	drainer *Member // takes nothing more until it has nothing in flight and can take a suspect
+}
+
+func newGroup(b *Broker, name string, s GroupSettings) *group {
+	return &group{
+		intake: intake{
+			encoding:      b.encoding,
+			overflow:      s.Overflow,
+			capacity:      int64(s.Capacity),
+			capacityBytes: b.options.GroupCapacityBytes,
+		},
+		broker:   b,
+		name:     name,
+		settings: s,
+		created:  b.clock.Now(),
+		lanes:    make(map[string]*lane),
+		keys:     make(map[string]*keyState),
+		delayed:  parcelHeap{less: byDue},
+		deadline: parcelHeap{less: byDeadline},
+	}
+}
+
+// laneFor returns the lane of these patterns, and whether it is new.
+func (g *group) laneFor(patterns *PatternSet) (l *lane, isNew bool) {
+	name := laneName(patterns)
+	if l := g.lanes[name]; l != nil {
+		return l, false
+	}
+	l = &lane{
+		group:    g,
+		patterns: patterns,
+		name:     name,
+		returned: parcelHeap{less: byOrder},
+		suspects: parcelHeap{less: byOrder},
+	}
+	g.lanes[name] = l
+	return l, true
+}
+
+// laneName is the same for members with the same patterns, in whatever order. No pattern holds a line feed.
+func laneName(patterns *PatternSet) string {
+	list := slices.Clone(patterns.Strings())
+	slices.Sort(list)
+	list = slices.Compact(list)
+	name := ""
+	for _, p := range list {
+		name += p + "\n"
+	}
+	return name
+}
+
+// addTo implements interest: all lanes of one group are one receiver.
+func (l *lane) addTo(receivers []receiver) []receiver {
+	for _, r := range receivers {
+		if gr, ok := r.(*groupRoute); ok && gr.group == l.group {
+			gr.lanes = append(gr.lanes, l)
+			return receivers
+		}
+	}
+	return append(receivers, &groupRoute{group: l.group, lanes: []*lane{l}})
+}
+
+// groupRoute is a group as the receiver of one topic, through the lanes whose patterns match it.
+type groupRoute struct {
+	group *group
+	lanes []*lane
+}
+
+// box implements receiver.
+func (r *groupRoute) box() *intake { return &r.group.intake }
+
+// refusal implements refuser.
+func (r *groupRoute) refusal() error {
+	return fmt.Errorf("%w: group %s holds %d messages", ErrGroupFull, quoteShort(r.group.name), r.group.waiting())
+}
+
+func (g *group) waiting() int64 {
+	n, _ := g.fill.load()
+	return n
+}
+
+// commit implements receiver.
+func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, reserved bool) bool {
+	g := r.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return false
+	}
+	g.counters.accepted += uint64(n)
+	if !reserved {
+		if start, end, n = g.makeRoomLocked(p.frame, start, end, n); n == 0 {
+			return false
+		}
+	}
+	g.noteLocked(p, n, int64(end-start))
+	if g.waiting() > g.capacity/2 {
+		p.crowded = true
+	}
+	if run.Keyed {
+		g.addKeyedLocked(r.lanes, p.frame, start, end)
+	} else {
+		g.addLocked(r.lanes, p.frame, start, end, n)
+	}
+	return true
+}
+
+// makeRoomLocked applies a dropping overflow policy: it returns which part of frame.data[start:end] is to be queued, for
+// which it has reserved room.
+func (g *group) makeRoomLocked(f *frame, start, end uint32, n int) (uint32, uint32, int) {
+	if g.overflow == OverflowDropNewest {
+		used, usedBytes := g.fill.load()
+		k, size := measure(g.encoding, f.data[start:end], min(n, int(max(0, g.capacity-used))), g.capacityBytes-usedBytes)
+		if k > 0 && !g.reserve(false, int64(k), size) {
+			k, size = 0, 0
+		}
+		g.countDroppedLocked(n - k)
+		return start, start + uint32(size), k
+	}
+	for n > 1 && (n > int(g.capacity) || int64(end-start) > g.capacityBytes) {
+		start += uint32(g.encoding.Len(f.data[start:end]))
+		n--
+		g.countDroppedLocked(1)
+	}
+	for !g.reserve(false, int64(n), int64(end-start)) {
+		if !g.dropOldestLocked(n) {
+			// What fills the queue waits for its key or for another attempt, or is reserved by others.
+			g.fill.add(int64(n), int64(end-start))
+			break
+		}
+	}
+	return start, end, n
+}
+
+// dropOldestLocked drops the oldest messages that wait in a lane, one parcel at most and no more than is needed for n
+// others. False: none wait there.
+func (g *group) dropOldestLocked(n int) bool {
+	var oldest *parcel
+	for _, l := range g.lanes {
+		if p := l.oldest(); p != nil && (oldest == nil || p.order < oldest.order) {
+			oldest = p
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	l := oldest.lane
+	p := l.takeOut(oldest, max(1, int(g.waiting())+n-int(g.capacity)))
+	g.fill.remove(int64(p.n), p.size())
+	g.countDroppedLocked(p.n)
+	g.forgetKeyedLocked(p)
+	g.discard(p)
+	return true
+}
+
+func (g *group) countDroppedLocked(n int) {
+	g.counters.dropped += uint64(n)
+	g.broker.counters.dropped.Add(uint64(n))
+}
+
+// addLocked queues n messages without a key, each in one of the lanes.
+func (g *group) addLocked(lanes []*lane, f *frame, start, end uint32, n int) {
+	for n > 0 {
+		l, k := g.chooseLocked(lanes, n)
+		stop := end
+		if k < n {
+			_, size := measure(g.encoding, f.data[start:end], k, int64(end-start))
+			stop = start + uint32(size)
+		}
+		l.add(f, start, stop, k)
+		start, n = stop, n-k
+	}
+}
+
+// chooseLocked picks the lane for the next of n messages, and says how many it is good for: the one with the most free credit, and
+// where none has any the one with the shortest queue. Lanes without members come last.
+func (g *group) chooseLocked(lanes []*lane, n int) (best *lane, k int) {
+	if len(lanes) == 1 {
+		return lanes[0], n
+	}
+	var free int
+	for _, l := range lanes {
+		credit := l.credit() - l.ready
+		if best == nil || l.before(best, credit, free) {
+			best, free = l, credit
+		}
+	}
+	if free > 0 {
+		return best, min(n, free)
+	}
+	return best, (n + len(lanes) - 1) / len(lanes)
+}
+
+// before reports whether a lane with that much free credit is a better place than another.
+func (l *lane) before(other *lane, credit, otherCredit int) bool {
+	if manned := len(l.members) > 0; manned != (len(other.members) > 0) {
+		return manned
+	}
+	if credit > 0 || otherCredit > 0 {
+		return credit > otherCredit
+	}
+	return l.ready < other.ready
+}

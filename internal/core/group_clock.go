@@ -1,0 +1,143 @@
+package core
+
+import (
+	"container/heap"
+	"time"
+)
+
+// A group has one timer for everything that becomes due in it: ack deadlines, attempts after a delay, members whose stream
+// takes nothing, lanes and the group itself without members.
+
+// armLocked makes sure that tick runs at the given time, or before.
+func (g *group) armLocked(at time.Time) {
+	if g.ended || !g.armed.IsZero() && !at.Before(g.armed) {
+		return
+	}
+	if g.stop != nil {
+		g.stop()
+	}
+	g.armed = at
+	g.stop = g.broker.clock.AfterFunc(max(0, at.Sub(g.broker.clock.Now())), g.tick)
+}
+
+// tick does what is due.
+func (g *group) tick() {
+	b := g.broker
+	b.mu.Lock() // comes before the group's mu, and is needed should the group go
+	g.mu.Lock()
+	var stalled []*Member
+	var gone []*lane
+	if !g.ended {
+		now := b.clock.Now()
+		g.armed = time.Time{}
+		g.expireDeliveriesLocked(now)
+		g.releaseDelayedLocked(now)
+		stalled = g.endStalledLocked(now)
+		gone = g.expireLanesLocked(now)
+		if !g.linger.IsZero() && !g.linger.After(now) {
+			gone = append(gone, g.expireLocked()...)
+			delete(b.groups, g.name)
+		}
+		g.rearmLocked()
+	}
+	ended := g.ended
+	b.mu.Unlock()
+	g.unlock()
+	for _, m := range stalled {
+		b.forget(m)
+	}
+	for _, l := range gone {
+		b.router.remove(l.patterns, l)
+	}
+	if ended && len(gone) > 0 {
+		b.emit("group.expired", groupEvent{Group: g.name, Dropped: g.stats().Dropped})
+	}
+}
+
+// rearmLocked arms the timer for whatever comes next.
+func (g *group) rearmLocked() {
+	if p := g.deadline.front(); p != nil {
+		g.armLocked(p.deadline)
+	}
+	if p := g.delayed.front(); p != nil {
+		g.armLocked(p.due)
+	}
+	for _, l := range g.lanes {
+		if !l.linger.IsZero() {
+			g.armLocked(l.linger)
+		}
+		for _, m := range l.members {
+			if m.writing > 0 {
+				g.armLocked(m.writingSince.Add(g.broker.options.SendTimeout))
+			}
+		}
+	}
+	if !g.linger.IsZero() {
+		g.armLocked(g.linger)
+	}
+}
+
+// startDeadlinesLocked lets the deadline of what was just written run. Some of it may be acknowledged already.
+func (m *Member) startDeadlinesLocked(first, last uint64, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	for i := len(m.flights) - 1; i >= 0 && m.flights[i].first >= first; i-- {
+		if p := m.flights[i]; p.first <= last && p.deadline.IsZero() {
+			m.group.setDeadlineLocked(p, d)
+		}
+	}
+}
+
+// setDeadlineLocked sets or replaces a deadline; 0: none.
+func (g *group) setDeadlineLocked(p *parcel, d time.Duration) {
+	g.stopDeadlineLocked(p)
+	if d <= 0 {
+		return
+	}
+	p.deadline = g.broker.clock.Now().Add(d)
+	heap.Push(&g.deadline, p)
+	g.armLocked(p.deadline)
+}
+
+func (g *group) stopDeadlineLocked(p *parcel) {
+	if !p.deadline.IsZero() {
+		heap.Remove(&g.deadline, p.spot)
+		p.deadline = time.Time{}
+	}
+}
+
+// expireDeliveriesLocked gives back what was not acknowledged in time.
+func (g *group) expireDeliveriesLocked(now time.Time) {
+	for p := g.deadline.front(); p != nil && !p.deadline.After(now); p = g.deadline.front() {
+		m := p.member
+		m.eachLocked(p.first, p.last(), func(p *parcel) {
+			g.counters.expired += uint64(p.n)
+			g.giveBackLocked(p, giveBack{charge: true, reason: "ack deadline exceeded"})
+		})
+		m.freedLocked()
+	}
+}
+
+func (g *group) releaseDelayedLocked(now time.Time) {
+	for p := g.delayed.front(); p != nil && !p.due.After(now); p = g.delayed.front() {
+		heap.Pop(&g.delayed)
+		p.due = time.Time{}
+		p.lane.giveBack(p)
+	}
+}
+
+func (g *group) endStalledLocked(now time.Time) (stalled []*Member) {
+	timeout := g.broker.options.SendTimeout
+	for _, l := range g.lanes {
+		for _, m := range l.members {
+			if m.writing > 0 && !m.writingSince.Add(timeout).After(now) {
+				stalled = append(stalled, m)
+			}
+		}
+	}
+	for _, m := range stalled {
+		m.endLocked(EndStalled)
+	}
+	return stalled
+}

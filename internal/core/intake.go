@@ -1,0 +1,183 @@
+package core
+
+import (
+	"slices"
+	"sync"
+)
+
+// receiver is whoever a publish reaches: a broadcast subscription, or a consumer group through the lanes that match.
+type receiver interface {
+	// box returns the receiver's intake.
+	box() *intake
+	// commit queues n records, p.frame.data[start:end]. Without a reservation the overflow policy applies if there
+	// is still no room. It reports whether any of them was taken.
+	commit(p *publication, run *Run, start, end uint32, n int, reserved bool) bool
+}
+
+// intake is the publishers' side of a bounded queue: how much room there is, who waits for more, and whether to wait at
+// all. Reservations are only made under the lock of the topic's shard, and never outlive it.
+type intake struct {
+	encoding Encoding
+	overflow OverflowPolicy
+
+	capacity      int64 // slots
+	capacityBytes int64
+
+	// fill is what the queue holds and what publishers have reserved. It is changed without mu, so that a
+	// publisher can reserve at many receivers before it queues at any.
+	fill occupancy
+
+	mu         sync.Mutex // also guards everything else of the receiver
+	ended      bool
+	impatient  bool // a patient publisher has waited in vain; no other shall until the queue has drained
+	waiters    []chan struct{}
+	frame      uint64 // the publication that queued last, and what it queued so far
+	frameSlots int64
+	frameBytes int64
+}
+
+// limits returns how full the queue may become. A patient publisher leaves the last quarter to the others.
+func (in *intake) limits(patient bool) (slots, bytes int64) {
+	if patient {
+		return in.capacity - in.capacity/4, in.capacityBytes - in.capacityBytes/4
+	}
+	return in.capacity, in.capacityBytes
+}
+
+// reserve sets room aside for n messages of size bytes, all or nothing.
+func (in *intake) reserve(patient bool, n, size int64) bool {
+	slots, bytes := in.limits(patient)
+	return in.fill.reserve(n, size, slots, bytes)
+}
+
+// unreserve gives a reservation back.
+func (in *intake) unreserve(n, size int64) {
+	slots, bytes := in.fill.remove(n, size)
+	in.mu.Lock()
+	in.relieveLocked(slots, bytes)
+	in.mu.Unlock()
+}
+
+// takenLocked tells that n messages of size bytes have left the queue, and how full it is now.
+func (in *intake) takenLocked(n, size int64) (slots, bytes int64) {
+	slots, bytes = in.fill.remove(n, size)
+	if len(in.waiters) > 0 || in.impatient {
+		in.relieveLocked(slots, bytes)
+	}
+	return slots, bytes
+}
+
+// relieveLocked lets waiting publishers go on once the queue is no more than half full.
+func (in *intake) relieveLocked(slots, bytes int64) {
+	if slots <= in.capacity/2 && bytes <= in.capacityBytes/2 {
+		in.impatient = false
+		in.releaseWaitersLocked()
+	}
+}
+
+func (in *intake) releaseWaitersLocked() {
+	for _, w := range in.waiters {
+		close(w)
+	}
+	in.waiters = nil
+}
+
+// noteLocked remembers which publication brought the last n messages of size bytes.
+func (in *intake) noteLocked(p *publication, n int, size int64) {
+	if in.frame != p.id {
+		in.frame, in.frameSlots, in.frameBytes = p.id, 0, 0
+	}
+	in.frameSlots += int64(n)
+	in.frameBytes += size
+}
+
+// verdict is what a receiver without room for a whole piece says to a publisher.
+type verdict int
+
+const (
+	takesSome verdict = iota // it has room for some, or will be waited for
+	overflows                // its overflow policy is to apply
+	refuses                  // and that policy is to refuse the publish
+)
+
+// room answers for a reservation of n records that failed: how many of them would fit now, or that there is no reason
+// to wait.
+func (in *intake) room(p *publication, data []byte, n int) (k int, v verdict) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.ended {
+		return n, overflows
+	}
+	waits := in.waitsLocked(p)
+	if !waits && in.overflow != OverflowReject {
+		return n, overflows
+	}
+	slots, bytes := in.limits(waits && p.patience > 0)
+	used, usedBytes := in.fill.load()
+	if free := min(int64(n), slots-used); free > 0 {
+		k, _ = measure(in.encoding, data, int(free), bytes-usedBytes)
+		if k == 0 && used == 0 {
+			k = 1
+		}
+	}
+	if k == 0 && !waits {
+		return 0, refuses
+	}
+	if k == 0 {
+		p.need = int64(in.encoding.Len(data))
+	}
+	return k, takesSome
+}
+
+// waitsLocked reports whether p may be held back for this receiver: if it has patience and nobody's patience has run
+// out here, or if what fills the queue is p's own batch, at a receiver that was keeping up before it.
+func (in *intake) waitsLocked(p *publication) bool {
+	if p.patience > 0 {
+		return !in.impatient && p.gaveUp != in
+	}
+	if in.overflow != OverflowEvict || p.grace <= 0 {
+		return false
+	}
+	others, otherBytes := in.fill.load()
+	if in.frame == p.id {
+		others -= in.frameSlots
+		otherBytes -= in.frameBytes
+	}
+	return others <= in.capacity/4 && otherBytes <= in.capacityBytes/4
+}
+
+// awaitRoom returns a channel that is closed when the queue is half empty or the receiver has ended; nil: there is
+// room already.
+func (in *intake) awaitRoom(p *publication) chan struct{} {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.ended || in.hasRoom(p) {
+		return nil
+	}
+	w := make(chan struct{})
+	in.waiters = append(in.waiters, w)
+	return w
+}
+
+// endWait takes back a channel of awaitRoom. When the wait was in vain, p's patience with this receiver is spent; and where the policy
+// is not to refuse, nobody else is to wait until the queue has drained: a frozen receiver costs a publisher max_wait once, not once a frame.
+func (in *intake) endWait(p *publication, w chan struct{}) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	i := slices.Index(in.waiters, w)
+	if i < 0 {
+		return
+	}
+	in.waiters = slices.Delete(in.waiters, i, i+1)
+	if p.patience > 0 && !in.hasRoom(p) {
+		p.gaveUp = in
+		in.impatient = in.overflow != OverflowReject
+	}
+}
+
+// hasRoom reports whether the message that p waits with would fit.
+func (in *intake) hasRoom(p *publication) bool {
+	slots, bytes := in.limits(p.patience > 0)
+	used, usedBytes := in.fill.load()
+	return used == 0 || used < slots && usedBytes+p.need <= bytes
+}

@@ -1,0 +1,146 @@
+package core
+
+import "container/heap"
+
+// keyState is a key with messages in the group. Its messages are either in flight, all at one member, or wait in
+// order; only the first of them may be in a lane, and only while none is in flight: that one stands for the key there.
+// Guarded by the group's mu.
+type keyState struct {
+	name     string
+	holder   *Member       // whoever has inFlight > 0 messages of the key
+	inFlight int           // messages
+	waiting  ring[*parcel] // behind those in flight, or behind the one in a lane
+	inLane   bool          // the key's first message is in a lane, or waits there for another attempt
+	held     bool          // the holder has been told that more is waiting
+	lane     *lane         // of the last message that came
+}
+
+// addKeyedLocked queues records some of which have keys.
+func (g *group) addKeyedLocked(lanes []*lane, f *frame, start, end uint32) {
+	plain, n := start, 0 // records without a key, not queued yet
+	for start < end {
+		stop := start + uint32(g.encoding.Len(f.data[start:end]))
+		key := g.encoding.Key(f.data[start:stop])
+		if len(key) == 0 {
+			n++
+			start = stop
+			continue
+		}
+		g.addLocked(lanes, f, plain, start, n)
+		g.addOneKeyedLocked(lanes, f, start, stop, key)
+		plain, n = stop, 0
+		start = stop
+	}
+	g.addLocked(lanes, f, plain, end, n)
+}
+
+func (g *group) addOneKeyedLocked(lanes []*lane, f *frame, start, end uint32, key []byte) {
+	st := g.keys[string(key)]
+	if st == nil {
+		st = &keyState{name: string(key)}
+		g.keys[st.name] = st
+	}
+	st.lane = g.laneOfKeyLocked(st, lanes)
+	g.order++
+	p := g.newParcel()
+	p.frame, p.start, p.end, p.n = f, start, end, 1
+	p.lane, p.order, p.key = st.lane, g.order, st
+	f.retain()
+	if st.idle() {
+		st.inLane = true
+		p.lane.addParcel(p)
+		return
+	}
+	p.compact()
+	st.waiting.pushBack(p)
+	st.offer()
+}
+
+// laneOfKeyLocked keeps a key to one lane while it has messages and the lane members.
+func (g *group) laneOfKeyLocked(st *keyState, lanes []*lane) *lane {
+	for _, l := range lanes {
+		if l == st.lane && len(l.members) > 0 {
+			return l
+		}
+	}
+	l, _ := g.chooseLocked(lanes, 1)
+	return l
+}
+
+// idle reports whether the key has no message in the group.
+func (st *keyState) idle() bool { return st.inFlight == 0 && !st.inLane && st.waiting.len == 0 }
+
+// next returns the first waiting message if the holder may have it now.
+func (st *keyState) next(m *Member) *parcel {
+	if st.holder != m || st.waiting.len == 0 {
+		return nil
+	}
+	p := *st.waiting.front()
+	if p.lane != m.lane || p.due.After(m.broker.clock.Now()) {
+		return nil
+	}
+	return p
+}
+
+// offer tells the holder that more of the key is waiting for it.
+func (st *keyState) offer() {
+	m := st.holder
+	if m == nil || st.held || st.next(m) == nil {
+		return
+	}
+	st.held = true
+	m.held = append(m.held, st)
+	if m.parked && m.mayTake() {
+		m.unpark()
+	}
+}
+
+// give notes that a message of the key is in flight at m.
+func (st *keyState) give(m *Member) {
+	st.inLane = false
+	st.holder = m
+	st.inFlight++
+	st.offer()
+}
+
+// putBack inserts a message among those that wait.
+func (st *keyState) putBack(p *parcel) {
+	i := 0
+	for i < st.waiting.len && (*st.waiting.at(i)).order < p.order {
+		i++
+	}
+	st.waiting.insert(i, p)
+}
+
+// settleKeyLocked brings a key up to date after some of its messages were settled or given back: when none is in flight, the next goes to
+// its lane; when there is none, the key is forgotten.
+func (g *group) settleKeyLocked(st *keyState) {
+	if st.inFlight > 0 {
+		st.offer()
+		return
+	}
+	st.holder, st.held = nil, false
+	if st.inLane {
+		return
+	}
+	if st.waiting.len == 0 {
+		delete(g.keys, st.name)
+		return
+	}
+	st.inLane = true
+	p := st.waiting.popFront()
+	if p.due.After(g.broker.clock.Now()) {
+		heap.Push(&g.delayed, p)
+		g.armLocked(p.due)
+		return
+	}
+	p.lane.giveBack(p)
+}
+
+// forgetKeyedLocked brings a key up to date after its message in a lane was dropped.
+func (g *group) forgetKeyedLocked(p *parcel) {
+	if st := p.key; st != nil {
+		st.inLane = false
+		g.settleKeyLocked(st)
+	}
+}

@@ -1,0 +1,125 @@
+package core
+
+import "container/heap"
+
+// add queues n fresh messages at the back.
+func (l *lane) add(f *frame, start, end uint32, n int) {
+	g := l.group
+	order := g.order + 1
+	g.order += uint64(n)
+	if l.fresh.len > 0 {
+		last := *l.fresh.back()
+		if last.frame == f && last.end == start && last.key == nil && last.order+uint64(last.n) == order {
+			last.end, last.n = end, last.n+n
+			l.ready += n
+			l.rouse()
+			return
+		}
+		if last.frame != f {
+			last.compact()
+		}
+	}
+	p := g.newParcel()
+	p.frame, p.start, p.end, p.n = f, start, end, n
+	p.lane, p.order = l, order
+	f.retain()
+	l.addParcel(p)
+}
+
+// addParcel queues a fresh parcel at the back.
+func (l *lane) addParcel(p *parcel) {
+	l.fresh.pushBack(p)
+	l.ready += p.n
+	l.rouse()
+}
+
+// giveBack queues a parcel that was here before, in its place.
+func (l *lane) giveBack(p *parcel) {
+	p.lane, p.member = l, nil
+	if p.crashes >= l.group.suspicion() {
+		heap.Push(&l.suspects, p)
+	} else {
+		heap.Push(&l.returned, p)
+	}
+	l.ready += p.n
+	l.rouse()
+}
+
+// suspicion is how many members a message may crash with before it is delivered alone, so that one that kills its
+// workers takes no others with it to the dead letters. One crash is anybody's; where max_attempts allows no more, it must do.
+func (g *group) suspicion() int { return max(1, min(2, g.settings.MaxAttempts-1)) }
+
+// oldest returns the parcel that has waited longest, where it is; nil: the lane is empty.
+func (l *lane) oldest() *parcel {
+	var oldest *parcel
+	for _, p := range []*parcel{l.suspects.front(), l.returned.front()} {
+		if p != nil && (oldest == nil || p.order < oldest.order) {
+			oldest = p
+		}
+	}
+	if l.fresh.len > 0 && (oldest == nil || (*l.fresh.front()).order < oldest.order) {
+		oldest = *l.fresh.front()
+	}
+	return oldest
+}
+
+// takeOut removes the first n messages, or as many as there are, of a parcel that is at one of the lane's fronts.
+func (l *lane) takeOut(p *parcel, n int) *parcel {
+	if n < p.n {
+		head := l.group.split(p, n)
+		l.ready -= n
+		switch p {
+		case l.suspects.front():
+			heap.Fix(&l.suspects, 0)
+		case l.returned.front():
+			heap.Fix(&l.returned, 0)
+		}
+		return head
+	}
+	switch p {
+	case l.suspects.front():
+		heap.Pop(&l.suspects)
+	case l.returned.front():
+		heap.Pop(&l.returned)
+	default:
+		l.fresh.popFront()
+	}
+	l.ready -= p.n
+	return p
+}
+
+// credit is how many more messages the lane's members may be given.
+func (l *lane) credit() int {
+	n := 0
+	for _, m := range l.members {
+		n += m.credit()
+	}
+	return n
+}
+
+// hungry is how many members may be given more; at least 1.
+func (l *lane) hungry() int {
+	n := 0
+	for _, m := range l.members {
+		if m.credit() > 0 {
+			n++
+		}
+	}
+	return max(1, n)
+}
+
+// rouse wakes members that wait for something to do, the least loaded first, and no more than there are messages.
+func (l *lane) rouse() {
+	for n := min(l.ready, l.parked); n > 0; n-- {
+		var idlest *Member
+		for _, m := range l.members {
+			if m.parked && m.mayTake() && (idlest == nil || m.inFlight < idlest.inFlight) {
+				idlest = m
+			}
+		}
+		if idlest == nil {
+			return
+		}
+		idlest.unpark()
+	}
+}

@@ -1,0 +1,314 @@
+package core
+
+import (
+	"math"
+	"time"
+)
+
+// Member is a subscription that belongs to a consumer group: it shares the group's queue with the others. One owner takes
+// from it and says what became of what it took.
+//
+// Take and Settle are for one goroutine, one delivery at a time; everything else is safe for concurrent use.
+type Member struct {
+	endpoint
+
+	group       *group
+	lane        *lane
+	maxInFlight int
+
+	// Guarded by the group's mu.
+	ended        bool
+	ending       Ending
+	leaving      bool
+	draining     bool
+	parked       bool      // its owner found nothing to take and waits to be woken
+	alone        bool      // what it has in flight is a suspect
+	flights      []*parcel // in flight, by delivery number
+	inFlight     int       // messages
+	sequence     uint64    // last delivery number given out
+	writing      uint64    // first delivery number of the delivery under way; 0: none is
+	writingSince time.Time
+	held         []*keyState // keys it holds of which more is waiting
+	acked        uint64
+	lastAck      time.Time
+}
+
+// Group returns the group's name.
+func (m *Member) Group() string { return m.group.name }
+
+// Settings returns the group's settings; nothing in them is a default.
+func (m *Member) Settings() GroupSettings { return m.group.settings }
+
+// MaxInFlight returns how many deliveries may wait for this member's ack.
+func (m *Member) MaxInFlight() int { return m.maxInFlight }
+
+// Capacity returns the bounds of the group's queue, in messages and bytes.
+func (m *Member) Capacity() (slots int, bytes int64) {
+	return int(m.group.capacity), m.group.capacityBytes
+}
+
+// Ending tells why the membership ended; the zero value while it has not.
+func (m *Member) Ending() Ending {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	return m.ending
+}
+
+// credit is how many more messages the member may be given, what happens in its lane aside.
+func (m *Member) credit() int {
+	if m.ended || m.leaving {
+		return 0
+	}
+	if m.group.settings.Ack == AckNone {
+		return math.MaxInt32
+	}
+	return max(0, m.maxInFlight-m.inFlight)
+}
+
+// mayTake reports whether the member may be given anything right now.
+func (m *Member) mayTake() bool {
+	return m.credit() > 0 && !m.alone && (m.lane.drainer != m || m.inFlight == 0 || m.lane.suspects.Len() == 0)
+}
+
+func (m *Member) park() {
+	if !m.parked {
+		m.parked = true
+		m.lane.parked++
+	}
+}
+
+func (m *Member) unpark() {
+	if m.parked {
+		m.parked = false
+		m.lane.parked--
+		m.rouse()
+	}
+}
+
+// Take moves messages of one attempt into d, up to about maxBytes, and reports whether there were any for this member. It never blocks.
+// Every delivery must be settled. What is taken is in flight until it is acknowledged, given back or, without acks, written.
+func (m *Member) Take(d *Delivery, maxBytes int64) bool {
+	d.reset()
+	g := m.group
+	g.mu.Lock()
+	defer g.unlock()
+	if m.ended {
+		return false
+	}
+	m.takeLocked(d, maxBytes)
+	if d.Count == 0 {
+		m.park()
+		m.finishLocked()
+		return false
+	}
+	m.writing = d.FirstSequence
+	m.writingSince = g.broker.clock.Now()
+	g.armLocked(m.writingSince.Add(g.broker.options.SendTimeout))
+	g.takenLocked(int64(d.Count), d.Bytes)
+	m.lane.rouse()
+	return true
+}
+
+func (m *Member) takeLocked(d *Delivery, maxBytes int64) {
+	if !m.mayTake() {
+		return
+	}
+	d.FirstSequence = m.sequence + 1
+	credit := m.credit()
+	// A queue that is short is shared out evenly instead of going whole to the first who asks.
+	hungry := m.lane.hungry()
+	share := (m.lane.ready + hungry - 1) / hungry
+	for d.Count < credit && !m.alone {
+		p := m.nextHeldLocked(d, maxBytes-d.Bytes)
+		if p == nil && share > 0 {
+			p = m.nextLocked(d, min(credit-d.Count, share), maxBytes-d.Bytes)
+			if p != nil {
+				share -= p.n
+			}
+		}
+		if p == nil {
+			return
+		}
+		m.giveLocked(d, p)
+	}
+}
+
+// giveLocked puts p in flight.
+func (m *Member) giveLocked(d *Delivery, p *parcel) {
+	if p.attempt > 0 {
+		m.group.counters.redelivered += uint64(p.n)
+	}
+	p.attempt++
+	p.member, p.first = m, m.sequence+1
+	m.sequence += uint64(p.n)
+	m.inFlight += p.n
+	m.group.inFlight += p.n
+	m.flights = append(m.flights, p)
+	d.Attempt = p.attempt
+	d.Pieces = append(d.Pieces, p.data())
+	d.Count += p.n
+	d.Bytes += p.size()
+	if p.key != nil {
+		p.key.give(m)
+	}
+}
+
+// goesWith reports whether p may be in one delivery with what d holds already: all are of one attempt.
+func (d *Delivery) goesWith(p *parcel) bool { return d.Count == 0 || d.Attempt == p.attempt+1 }
+
+// nextHeldLocked removes the next message of a key that this member holds.
+func (m *Member) nextHeldLocked(d *Delivery, room int64) *parcel {
+	for len(m.held) > 0 {
+		st := m.held[0]
+		p := st.next(m)
+		if p == nil || !st.held {
+			m.held = m.held[1:]
+			if st.holder == m {
+				st.held = false
+			}
+			continue
+		}
+		if !d.goesWith(p) || p.size() > room && d.Count > 0 {
+			return nil
+		}
+		return st.waiting.popFront()
+	}
+	return nil
+}
+
+// nextLocked removes up to n messages from the lane: what was given back first.
+func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
+	l := m.lane
+	p := l.returned.front()
+	if suspect := l.suspects.front(); suspect != nil {
+		if m.inFlight == 0 {
+			m.alone, l.drainer = true, nil
+			return l.takeOut(suspect, 1)
+		}
+		if l.drainer == nil && m.inFlight > 0 && d.Count == 0 {
+			l.drainer = m // the next suspect is for this member, as soon as it has nothing else
+			return nil
+		}
+	}
+	if p == nil && l.fresh.len > 0 {
+		p = *l.fresh.front()
+	}
+	if p == nil || !d.goesWith(p) {
+		return nil
+	}
+	k, _ := measure(m.group.encoding, p.data(), min(n, p.n), room)
+	if k == 0 && d.Count == 0 {
+		k = 1
+	}
+	if k == 0 {
+		return nil
+	}
+	return l.takeOut(p, k)
+}
+
+// Settle says what became of a delivery: written to the stream, from which moment its ack deadline runs, or not. What was
+// not written is given back and counts no attempt.
+func (m *Member) Settle(d *Delivery, written bool) {
+	if d.Count == 0 {
+		return
+	}
+	g := m.group
+	if written {
+		g.broker.counters.delivered.Add(uint64(d.Count))
+		g.broker.counters.deliveredBytes.Add(uint64(d.Bytes))
+	}
+	g.mu.Lock()
+	defer g.unlock()
+	first, last := d.FirstSequence, d.FirstSequence+uint64(d.Count)-1
+	m.writing = 0
+	d.reset()
+	switch {
+	case m.ended:
+	case !written:
+		m.eachLocked(first, last, func(p *parcel) { g.giveBackLocked(p, giveBack{}) })
+	case g.settings.Ack == AckNone:
+		m.eachLocked(first, last, g.doneLocked)
+	default:
+		m.startDeadlinesLocked(first, last, *g.settings.AckDeadline)
+	}
+	m.freedLocked()
+}
+
+// Close ends the membership as a crash would: what is in flight is given back at once. It does nothing when it has ended.
+func (m *Member) Close() { m.end(EndClosed) }
+
+// Leave asks for nothing more. What is in flight may still be acknowledged; the membership ends when all of it is, or with Left.
+func (m *Member) Leave() {
+	g := m.group
+	g.mu.Lock()
+	m.leaving = true
+	m.finishLocked()
+	m.lane.rouse()
+	g.unlock()
+	m.forgetIfEnded()
+}
+
+// Left ends the membership cleanly: what is in flight is given back and counts no attempt.
+func (m *Member) Left() { m.end(EndLeft) }
+
+// finishLocked ends a member that has nothing in flight and is to get nothing more.
+func (m *Member) finishLocked() {
+	switch {
+	case m.inFlight > 0:
+	case m.leaving:
+		m.endLocked(EndLeft)
+	case m.draining && m.lane.ready == 0:
+		m.endLocked(EndShuttingDown)
+	}
+}
+
+func (m *Member) drain() {
+	m.group.mu.Lock()
+	m.draining = true
+	m.finishLocked()
+	m.group.unlock()
+}
+
+func (m *Member) end(reason EndReason) {
+	m.group.mu.Lock()
+	m.endLocked(reason)
+	m.group.unlock()
+	m.broker.forget(m)
+}
+
+func (m *Member) forgetIfEnded() {
+	if m.Ending().Reason != EndNone {
+		m.broker.forget(m)
+	}
+}
+
+// endLocked gives back what is in flight, in order, to the front of the queue.
+func (m *Member) endLocked(reason EndReason) {
+	if m.ended {
+		return
+	}
+	g := m.group
+	m.ended = true
+	m.ending = Ending{
+		Reason:       reason,
+		Text:         reason.String(),
+		LastSequence: m.sequence,
+		Lived:        g.broker.clock.Now().Sub(m.created),
+	}
+	if reason == EndStalled {
+		m.ending.Text = "took nothing for " + g.broker.options.SendTimeout.String()
+	}
+	if m.writing > 0 {
+		m.ending.LastSequence = m.writing - 1
+	}
+	m.unpark()
+	m.lane.leave(m)
+	clean := m.leaving || reason == EndLeft || reason == EndShuttingDown
+	m.eachLocked(1, m.sequence, func(p *parcel) {
+		crash := !clean && (m.writing == 0 || p.first < m.writing)
+		g.giveBackLocked(p, giveBack{charge: crash, crash: crash})
+	})
+	m.held = nil
+	g.memberGoneLocked(m.lane)
+	close(m.done)
+}

@@ -1,0 +1,121 @@
+package core
+
+import "time"
+
+// parcel is n neighbouring messages of a frame on their way through a group: they have been delivered equally often and
+// share whatever happens to them until one of them is settled apart from the others. A message with a key is a parcel of
+// its own. A parcel owns one reference to its frame. Guarded by the group's mu.
+type parcel struct {
+	frame      *frame
+	start, end uint32
+	n          int
+	lane       *lane
+	order      uint64    // the first message's place in the group's order of arrival; the others count on
+	key        *keyState // nil: no key
+	attempt    int       // deliveries so far
+	crashes    int       // how many of those ended with the member's stream
+
+	// While it waits for another attempt.
+	due time.Time
+
+	// While it is in flight.
+	member   *Member
+	first    uint64    // delivery number of the first message
+	deadline time.Time // zero: not written yet, or no deadline
+	spot     int       // in the group's heap of deadlines or of delays; -1: in neither
+}
+
+func (p *parcel) size() int64 { return int64(p.end - p.start) }
+
+func (p *parcel) last() uint64 { return p.first + uint64(p.n) - 1 }
+
+func (p *parcel) data() []byte { return p.frame.data[p.start:p.end] }
+
+// compact exchanges a large frame, held for a small part of it, for a copy of that part.
+func (p *parcel) compact() {
+	if !p.frame.sparse(p.start, p.end) {
+		return
+	}
+	c := p.frame.copyOf(p.start, p.end)
+	p.frame.release()
+	p.frame, p.start, p.end = c, 0, p.end-p.start
+}
+
+// newParcel returns a parcel from the group's spare ones.
+func (g *group) newParcel() *parcel {
+	if n := len(g.spare); n > 0 {
+		p := g.spare[n-1]
+		g.spare = g.spare[:n-1]
+		return p
+	}
+	return &parcel{spot: -1}
+}
+
+// maxSpare bounds how many parcels a group keeps for reuse.
+const maxSpare = 1024
+
+// discard gives up a parcel and its frame.
+func (g *group) discard(p *parcel) {
+	p.frame.release()
+	*p = parcel{spot: -1}
+	if len(g.spare) < maxSpare {
+		g.spare = append(g.spare, p)
+	}
+}
+
+// split cuts the first n messages off p, which holds more than that, and returns them as a parcel of their own. What p
+// is a member of (a member's deliveries, a heap), its head is not.
+func (g *group) split(p *parcel, n int) *parcel {
+	_, size := measure(g.encoding, p.data(), n, p.size())
+	head := g.newParcel()
+	*head = *p
+	head.spot = -1
+	head.frame.retain()
+	head.n, head.end = n, p.start+uint32(size)
+	p.n -= n
+	p.start += uint32(size)
+	p.order += uint64(n)
+	p.first += uint64(n)
+	return head
+}
+
+// parcelHeap is a heap of parcels by one of their times or by order, see less. It implements heap.Interface.
+type parcelHeap struct {
+	list []*parcel
+	less func(a, b *parcel) bool
+}
+
+func byOrder(a, b *parcel) bool    { return a.order < b.order }
+func byDue(a, b *parcel) bool      { return a.due.Before(b.due) }
+func byDeadline(a, b *parcel) bool { return a.deadline.Before(b.deadline) }
+
+func (h *parcelHeap) Len() int           { return len(h.list) }
+func (h *parcelHeap) Less(i, j int) bool { return h.less(h.list[i], h.list[j]) }
+
+func (h *parcelHeap) Swap(i, j int) {
+	h.list[i], h.list[j] = h.list[j], h.list[i]
+	h.list[i].spot, h.list[j].spot = i, j
+}
+
+func (h *parcelHeap) Push(x any) {
+	p := x.(*parcel)
+	p.spot = len(h.list)
+	h.list = append(h.list, p)
+}
+
+func (h *parcelHeap) Pop() any {
+	last := len(h.list) - 1
+	p := h.list[last]
+	h.list[last] = nil
+	h.list = h.list[:last]
+	p.spot = -1
+	return p
+}
+
+// front returns the least parcel; nil: there is none.
+func (h *parcelHeap) front() *parcel {
+	if len(h.list) == 0 {
+		return nil
+	}
+	return h.list[0]
+}

@@ -1,0 +1,241 @@
+package core
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"time"
+)
+
+// SequenceRange is a run of delivery numbers, both ends included.
+type SequenceRange struct{ First, Last uint64 }
+
+// NackAction says what becomes of a delivery that is given back.
+type NackAction int
+
+// The actions.
+const (
+	// NackRetry: it failed. Counts an attempt; delivered again after a while.
+	NackRetry NackAction = iota
+	// NackRelease: it was not started. Counts nothing; delivered again at once.
+	NackRelease
+	// NackReject: it can never succeed. A dead letter now.
+	NackReject
+)
+
+// Nack describes how deliveries are given back.
+type Nack struct {
+	Action NackAction
+	// Delay is how long NackRetry waits; nil: exponential backoff from 1 s to 30 s with jitter.
+	Delay *time.Duration
+	// Reason goes into the dead letter of NackReject; it may be cut.
+	Reason string
+}
+
+// The backoff of NackRetry: doubled with every attempt, and spread by a quarter to both sides.
+const (
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
+)
+
+func backoff(attempt int) time.Duration {
+	d := maxBackoff
+	if attempt < 6 {
+		d = min(maxBackoff, minBackoff<<(attempt-1))
+	}
+	return d*3/4 + rand.N(d/2)
+}
+
+// Ack says that deliveries are done. Numbers that are not in flight have no effect but to be counted.
+func (m *Member) Ack(ranges ...SequenceRange) {
+	g := m.group
+	m.settle(ranges, func(p *parcel) {
+		m.acked += uint64(p.n)
+		g.doneLocked(p)
+	})
+}
+
+// Nack gives deliveries back.
+func (m *Member) Nack(n Nack, ranges ...SequenceRange) {
+	g := m.group
+	m.settle(ranges, func(p *parcel) {
+		switch n.Action {
+		case NackRelease:
+			g.giveBackLocked(p, giveBack{})
+		case NackReject:
+			g.buryLocked(p, "rejected", n.Reason)
+		default:
+			delay := backoff(p.attempt)
+			if n.Delay != nil {
+				delay = *n.Delay
+			}
+			g.giveBackLocked(p, giveBack{charge: true, delay: delay, reason: n.Reason})
+		}
+	})
+}
+
+// Extend restarts the ack deadline of deliveries; d counts from now, 0 means the group's ack deadline.
+func (m *Member) Extend(d time.Duration, ranges ...SequenceRange) {
+	g := m.group
+	g.mu.Lock()
+	defer g.unlock()
+	if d == 0 {
+		d = *g.settings.AckDeadline
+	}
+	for _, r := range ranges {
+		found := false
+		m.eachLocked(r.First, r.Last, func(p *parcel) {
+			found = true
+			i, _ := slices.BinarySearchFunc(m.flights, p.first, func(q *parcel, first uint64) int { return compare(q.first, first) })
+			m.flights = slices.Insert(m.flights, i, p)
+			g.setDeadlineLocked(p, d)
+		})
+		if !found {
+			g.counters.ineffective++
+		}
+	}
+}
+
+func compare(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// settle calls f for what is in flight of each range, and wakes whoever may go on.
+func (m *Member) settle(ranges []SequenceRange, f func(p *parcel)) {
+	g := m.group
+	g.mu.Lock()
+	m.lastAck = g.broker.clock.Now()
+	for _, r := range ranges {
+		before := m.inFlight
+		m.eachLocked(r.First, r.Last, f)
+		if m.inFlight == before {
+			g.counters.ineffective++
+		}
+	}
+	m.freedLocked()
+	g.unlock()
+	m.forgetIfEnded()
+}
+
+// freedLocked lets the member go on after deliveries were settled.
+func (m *Member) freedLocked() {
+	if m.ended {
+		return
+	}
+	if m.inFlight == 0 {
+		m.alone = false
+	}
+	m.finishLocked()
+	if m.parked && m.mayTake() && (m.lane.ready > 0 || len(m.held) > 0) {
+		m.unpark()
+	}
+}
+
+// eachLocked removes everything from first to last from what is in flight at the member, and calls f with it, in order. Parcels
+// that lie across an end are split.
+func (m *Member) eachLocked(first, last uint64, f func(p *parcel)) {
+	i := sort.Search(len(m.flights), func(i int) bool { return m.flights[i].last() >= first })
+	var found []*parcel
+	from := i
+	for ; i < len(m.flights) && m.flights[i].first <= last; i++ {
+		p := m.flights[i]
+		if p.first < first {
+			m.keepHeadLocked(i, int(first-p.first))
+			from = i + 1
+			continue
+		}
+		if p.last() > last {
+			head := m.group.split(p, int(last-p.first)+1)
+			head.deadline = time.Time{} // it is p that is in the heap
+			found = append(found, head)
+			break
+		}
+		m.group.stopDeadlineLocked(p)
+		found = append(found, p)
+	}
+	m.flights = slices.Delete(m.flights, from, i)
+	for _, p := range found {
+		f(p)
+	}
+}
+
+// keepHeadLocked splits the first n messages off the i-th parcel in flight; they stay in flight, before the rest.
+func (m *Member) keepHeadLocked(i, n int) {
+	g := m.group
+	head := g.split(m.flights[i], n)
+	m.flights = slices.Insert(m.flights, i, head)
+	if !head.deadline.IsZero() {
+		heap.Push(&g.deadline, head)
+	}
+}
+
+// landLocked takes a parcel out of flight.
+func (g *group) landLocked(p *parcel) {
+	p.member.inFlight -= p.n
+	g.inFlight -= p.n
+	p.deadline = time.Time{}
+	if p.key != nil {
+		p.key.inFlight--
+	}
+}
+
+// doneLocked ends a parcel's way: it is acknowledged.
+func (g *group) doneLocked(p *parcel) {
+	g.landLocked(p)
+	g.counters.acked += uint64(p.n)
+	g.leaveLocked(p)
+}
+
+// leaveLocked lets go of a parcel that has landed for good.
+func (g *group) leaveLocked(p *parcel) {
+	if p.key != nil {
+		g.settleKeyLocked(p.key)
+	}
+	g.discard(p)
+}
+
+// giveBack says how a parcel is given back.
+type giveBack struct {
+	charge bool // counts as an attempt
+	crash  bool // it was in flight when its member's stream ended
+	delay  time.Duration
+	reason string
+}
+
+// giveBackLocked queues a parcel in flight again, at its old place, or buries it when it has had all its attempts.
+func (g *group) giveBackLocked(p *parcel, how giveBack) {
+	if how.charge && p.attempt >= g.settings.MaxAttempts {
+		g.buryLocked(p, "max_attempts", how.reason)
+		return
+	}
+	g.landLocked(p)
+	if !how.charge {
+		p.attempt--
+	}
+	if how.crash {
+		p.crashes++
+	}
+	p.compact()
+	p.due = time.Time{}
+	if how.delay > 0 {
+		p.due = g.broker.clock.Now().Add(how.delay)
+	}
+	g.fill.add(int64(p.n), p.size())
+	switch {
+	case p.key != nil:
+		p.key.putBack(p)
+		g.settleKeyLocked(p.key)
+	case how.delay > 0:
+		heap.Push(&g.delayed, p)
+		g.armLocked(p.due)
+	default:
+		p.lane.giveBack(p)
+	}
+}
