@@ -1,7 +1,7 @@
 package core
 
 import (
-	"encoding/binary"
+	"cmp"
 	"slices"
 	"unicode/utf8"
 )
@@ -9,35 +9,42 @@ import (
 // A globClass is a set of characters, as [a-z] or [!0-9] spell it. It does not change once made.
 type globClass struct {
 	key    string      // the same for every spelling of the same ranges
-	negate bool        // every character but those in the ranges
-	ranges []runeRange // sorted, apart
-	ascii  [2]uint64   // which ASCII characters belong to the class, negation applied
+	ascii  [2]uint64   // which ASCII characters belong to the class
+	negate bool        // of the others, those belong to it that are not in wide
+	wide   []runeRange // what the ranges name beyond ASCII, sorted and apart
 }
 
 type runeRange struct{ first, last rune }
 
+// newGlobClass makes a class of the characters in ranges, of which there is at least one, or of all others. It sorts ranges.
 func newGlobClass(negate bool, ranges []runeRange) *globClass {
-	c := &globClass{negate: negate, ranges: joinRanges(ranges)}
-	for r := range rune(utf8.RuneSelf) {
-		if c.inRanges(r) != negate {
-			c.ascii[r/64] |= 1 << (r % 64)
-		}
-	}
-	key := make([]byte, 0, 1+8*len(c.ranges))
+	ranges = joinRanges(ranges)
+	c := &globClass{negate: negate}
+	var key []byte
 	if negate {
 		key = append(key, '!')
+		c.ascii = [2]uint64{^uint64(0), ^uint64(0)}
 	}
-	for _, r := range c.ranges {
-		key = binary.BigEndian.AppendUint32(key, uint32(r.first))
-		key = binary.BigEndian.AppendUint32(key, uint32(r.last))
+	wide := 0 // how many ranges end before those beyond ASCII
+	for _, r := range ranges {
+		key = utf8.AppendRune(utf8.AppendRune(key, r.first), r.last)
+		for a := r.first; a <= r.last && a < utf8.RuneSelf; a++ {
+			c.ascii[a/64] ^= 1 << (a % 64)
+		}
+		if r.last < utf8.RuneSelf {
+			wide++
+		}
 	}
 	c.key = string(key)
+	if wide < len(ranges) {
+		c.wide = slices.Clone(ranges[wide:])
+	}
 	return c
 }
 
 // joinRanges sorts ranges and makes one of those that overlap or touch.
 func joinRanges(ranges []runeRange) []runeRange {
-	slices.SortFunc(ranges, func(a, b runeRange) int { return int(a.first - b.first) })
+	slices.SortFunc(ranges, func(a, b runeRange) int { return cmp.Compare(a.first, b.first) })
 	joined := ranges[:1]
 	for _, r := range ranges[1:] {
 		if end := &joined[len(joined)-1]; r.first <= end.last+1 {
@@ -46,25 +53,21 @@ func joinRanges(ranges []runeRange) []runeRange {
 			joined = append(joined, r)
 		}
 	}
-	return slices.Clip(joined)
+	return joined
 }
 
 func (c *globClass) match(r rune) bool {
 	if r < utf8.RuneSelf {
 		return c.ascii[r/64]>>(r%64)&1 == 1
 	}
-	return c.inRanges(r) != c.negate
-}
-
-func (c *globClass) inRanges(r rune) bool {
-	_, found := slices.BinarySearchFunc(c.ranges, r, func(a runeRange, r rune) int {
+	_, found := slices.BinarySearchFunc(c.wide, r, func(in runeRange, r rune) int {
 		switch {
-		case a.last < r:
+		case in.last < r:
 			return -1
-		case a.first > r:
+		case in.first > r:
 			return 1
 		}
 		return 0
 	})
-	return found
+	return found != c.negate
 }

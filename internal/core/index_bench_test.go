@@ -7,8 +7,8 @@ import (
 )
 
 // mixedSet is a subscription of a large system: mostly literal topics, some of each kind of wildcard.
-func mixedSet(b *testing.B, i int) *PatternSet {
-	b.Helper()
+func mixedSet(tb testing.TB, i int) *PatternSet {
+	tb.Helper()
 	var patterns []string
 	switch i % 10 {
 	case 0:
@@ -24,11 +24,7 @@ func mixedSet(b *testing.B, i int) *PatternSet {
 	default:
 		patterns = []string{fmt.Sprintf("tenant.%d.orders.created", i)}
 	}
-	set, err := ParsePatterns(patterns)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return set
+	return mustParse(tb, patterns...)
 }
 
 func mixedTopic(r *rand.Rand, n int) string {

@@ -1,5 +1,7 @@
 package core
 
+import "maps"
+
 const (
 	// Up to tableFew pairs lie in a slice, which takes much less memory than a map and is as fast.
 	tableFew = 8
@@ -74,9 +76,7 @@ func (t *indexTable[K, T]) remove(key K) {
 		t.many, t.peak = nil, 0
 	case n <= t.peak/tableShrink:
 		smaller := make(map[K]T, n)
-		for k, v := range t.many {
-			smaller[k] = v
-		}
+		maps.Copy(smaller, t.many)
 		t.many, t.peak = smaller, n
 	}
 }

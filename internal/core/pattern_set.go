@@ -144,6 +144,6 @@ func setCapError(what string, got, most int) error {
 }
 
 func (t *setTotals) size() int {
-	const perSet, perPattern, perSegment, perWildcard = 512, 512, 256, 512
-	return perSet + t.patterns*perPattern + t.segments*perSegment + t.wildcards*perWildcard + 3*t.bytes
+	const perSet, perPattern, perSegment, perWildcard, perByte = 512, 512, 256, 512, 8
+	return perSet + t.patterns*perPattern + t.segments*perSegment + t.wildcards*perWildcard + perByte*t.bytes
 }
