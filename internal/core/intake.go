@@ -91,18 +91,18 @@ func (in *intake) noteLocked(p *publication, n int, size int64) {
 	in.frameBytes += size
 }
 
-// verdict is what a receiver without room for a whole piece says to a publisher.
-type verdict int
+// answer is what a receiver without room for a whole piece says to a publisher.
+type answer int
 
 const (
-	takesSome verdict = iota // it has room for some, or will be waited for
+	takesSome answer = iota // it has room for some, or will be waited for
 	overflows                // its overflow policy is to apply
 	refuses                  // and that policy is to refuse the publish
 )
 
 // room answers for a reservation of n records that failed: how many of them would fit now, or that there is no reason
 // to wait.
-func (in *intake) room(p *publication, data []byte, n int) (k int, v verdict) {
+func (in *intake) room(p *publication, data []byte, n int) (k int, a answer) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.ended {
