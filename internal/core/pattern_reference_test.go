@@ -22,8 +22,8 @@ const (
 
 var updateVerdicts = flag.Bool("update-verdicts", false, "write "+verdictsFile+" anew, by the reference matcher")
 
-// A verdict is what the reference says: y matches, n does not, e the pattern is an error.
-type verdict struct {
+// A refVerdict is what the reference says: y matches, n does not, e the pattern is an error.
+type refVerdict struct {
 	answer         byte
 	pattern, topic string
 }
@@ -40,7 +40,7 @@ func TestAgreesWithVerdictsOfTheReference(t *testing.T) {
 		if len(f) != 3 {
 			t.Fatalf("bad line %q", line)
 		}
-		c.check(t, verdict{f[0][0], f[1], f[2]})
+		c.check(t, refVerdict{f[0][0], f[1], f[2]})
 		count++
 	}
 	if count < 2000 {
@@ -82,7 +82,7 @@ type verdictCheck struct {
 // check demands that what is taken matches as the reference says. What is refused must be an error to the reference or
 // match nothing, unless it is among what only we refuse; a pattern with braces may also be refused for another alternative
 // than the one that matches.
-func (c *verdictCheck) check(t *testing.T, v verdict) {
+func (c *verdictCheck) check(t *testing.T, v refVerdict) {
 	t.Helper()
 	if v.pattern != c.text {
 		c.text, c.ix = v.pattern, &index[int]{}
@@ -133,11 +133,11 @@ func findReference(t *testing.T) (reference, python string) {
 
 // referencePairs makes pairs without exclusions and without topics of the broker, which the reference does not know. Each
 // pattern meets a few topics, the truths come first.
-func referencePairs(r *rand.Rand, n int) []verdict {
-	var pairs []verdict
+func referencePairs(r *rand.Rand, n int) []refVerdict {
+	var pairs []refVerdict
 	add := func(pattern, topic string) {
 		if pattern != "" && !strings.HasPrefix(pattern, "!") && !strings.HasPrefix(topic, "$") {
-			pairs = append(pairs, verdict{pattern: pattern, topic: topic})
+			pairs = append(pairs, refVerdict{pattern: pattern, topic: topic})
 		}
 	}
 	for _, c := range truths {
@@ -169,7 +169,7 @@ for line in sys.stdin:
 `
 
 // askReference fills in the answers, all by one process.
-func askReference(t *testing.T, python, reference string, pairs []verdict) {
+func askReference(t *testing.T, python, reference string, pairs []refVerdict) {
 	t.Helper()
 	var questions bytes.Buffer
 	for _, v := range pairs {
@@ -189,7 +189,7 @@ func askReference(t *testing.T, python, reference string, pairs []verdict) {
 }
 
 // writeVerdicts keeps the truths and, of the rest, as many of each answer.
-func writeVerdicts(t *testing.T, pairs []verdict) {
+func writeVerdicts(t *testing.T, pairs []refVerdict) {
 	t.Helper()
 	f, err := os.Create(filepath.FromSlash(verdictsFile))
 	if err != nil {
