@@ -1,0 +1,148 @@
+package rpc
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
+)
+
+// TestSilentConnections: who says nothing, half of what is needed, or something else is cut off in time and never counted.
+func TestSilentConnections(t *testing.T) {
+	station := newStation(t, func(_ *core.Options, so *ServerOptions) { so.times.handshake = 300 * time.Millisecond })
+	p := startProbe(t, station)
+	var words []string
+	for range 20 {
+		words = append(words, "", "PRI * HTTP/2.0\r\n", http2.ClientPreface, "GET / HTTP/1.1\r\n", "\x16\x03\x01")
+	}
+	conns := silence(t, station, words...)
+	for _, c := range conns {
+		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		// The server's own settings may come first. Closed by either end or reset: gone, but not timed out.
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			if timeout, ok := err.(interface{ Timeout() bool }); ok && timeout.Timeout() {
+				t.Fatal("a connection was not closed")
+			}
+		}
+		if n := station.server.connections.count(); n != 1 {
+			t.Fatalf("%d connections counted, want the probe's", n)
+		}
+	}
+	eventually(t, "all are forgotten", func() bool { return station.server.connections.all() == 1 })
+	p.stop()
+}
+
+// TestIdleConnectionStays: the limit on the handshake does not concern a client that has completed it.
+func TestIdleConnectionStays(t *testing.T) {
+	station := newStation(t, func(_ *core.Options, so *ServerOptions) { so.times.handshake = 100 * time.Millisecond })
+	c := dialHTTP2(t, station)
+	ended := make(chan error, 1)
+	go func() { ended <- c.read(func(http2.Frame) bool { return false }) }()
+	select {
+	case err := <-ended:
+		t.Errorf("closed: %v", err)
+	case <-time.After(400 * time.Millisecond):
+	}
+	if n := station.server.connections.count(); n != 1 {
+		t.Errorf("%d connections counted", n)
+	}
+	_ = c.Close()
+	<-ended
+}
+
+func TestMaxConnections(t *testing.T) {
+	station := newStation(t, func(_ *core.Options, so *ServerOptions) { so.MaxConnections = 2 })
+	first := station.dial(t)
+	openPatterns(t, tinybrokerv1.NewBrokerServiceClient(first), "a")
+	openPatterns(t, station.stub(t), "a")
+	third := station.stub(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := third.Publish(ctx, &tinybrokerv1.PublishRequest{Topic: "a"}); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a third connection: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := publishOne(t, third, "a", nil); n != 1 {
+		t.Errorf("%d receivers", n)
+	}
+}
+
+// TestPings: a client may ping as often as ours and stock ones do, also without a call; one that floods is cut off.
+func TestPings(t *testing.T) {
+	if stock := 10 * time.Second; defaultServerTimes.minPing > stock/2 {
+		t.Errorf("pings are welcome every %s; stock clients send one every %s", defaultServerTimes.minPing, stock)
+	}
+	for _, test := range []struct {
+		name     string
+		interval time.Duration
+		cut      bool
+	}{{"regular", 60 * time.Millisecond, false}, {"flood", time.Millisecond, true}} {
+		t.Run(test.name, func(t *testing.T) {
+			station := newStation(t, func(_ *core.Options, so *ServerOptions) { so.times.minPing = 50 * time.Millisecond })
+			p := startProbe(t, station)
+			c := dialHTTP2(t, station)
+			answered, code := 0, http2.ErrCodeNo
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = c.read(func(f http2.Frame) bool {
+					switch f := f.(type) {
+					case *http2.PingFrame:
+						answered++
+					case *http2.GoAwayFrame:
+						code = f.ErrCode
+					}
+					return false
+				})
+			}()
+			for range 10 {
+				if c.WritePing(false, [8]byte{1}) != nil {
+					break
+				}
+				time.Sleep(test.interval)
+			}
+			if !test.cut {
+				_ = c.Close()
+			}
+			<-ended
+			if want := http2.ErrCodeEnhanceYourCalm; (code == want) != test.cut || !test.cut && answered != 10 {
+				t.Errorf("%d pings answered, then %s", answered, code)
+			}
+			p.stop()
+		})
+	}
+}
+
+// TestVanishedPeer: a connection that has gone without a word is noticed while data is being sent to it.
+func TestVanishedPeer(t *testing.T) {
+	station := newStation(t, func(_ *core.Options, so *ServerOptions) {
+		so.times.ping, so.times.pongTimeout = time.Second, 200*time.Millisecond // less than a second gRPC does not take
+	})
+	c := dialHTTP2(t, station, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	if err := c.WriteWindowUpdate(0, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.call(tinybrokerv1.BrokerService_Subscribe_FullMethodName, openRequest("v")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the subscription is there", func() bool { return station.broker.Stats().Subscriptions == 1 })
+	stub := station.stub(t)
+	eventually(t, "the subscription is gone", func() bool {
+		publishOne(t, stub, "v", make([]byte, 10<<10))
+		return station.broker.Stats().Subscriptions == 0
+	})
+	if st := station.broker.Stats(); st.Evictions != 0 || st.Memory != 0 {
+		t.Errorf("%d evictions, %d bytes held", st.Evictions, st.Memory)
+	}
+}
