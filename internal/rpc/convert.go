@@ -10,28 +10,58 @@ import (
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
-// subscribeOptions reads an `open`.
-func subscribeOptions(open *tinybrokerv1.OpenSubscription) (core.SubscribeOptions, error) {
-	o := core.SubscribeOptions{
+// checkOpen refuses an `open` that contradicts itself.
+func checkOpen(open *tinybrokerv1.OpenSubscription) error {
+	group, mode := open.GetConsumerGroup(), open.GetMode()
+	switch {
+	case tinybrokerv1.DeliveryMode_name[int32(mode)] == "":
+		return fmt.Errorf("%w: unknown mode %d", core.ErrProtocol, mode)
+	case tinybrokerv1.AckMode_name[int32(open.GetAckMode())] == "":
+		return fmt.Errorf("%w: unknown ack_mode %d", core.ErrProtocol, open.GetAckMode())
+	case group != "" && mode == tinybrokerv1.DeliveryMode_DELIVERY_MODE_MULTI:
+		return fmt.Errorf("%w: mode MULTI has no consumer_group", core.ErrProtocol)
+	case group == "" && mode == tinybrokerv1.DeliveryMode_DELIVERY_MODE_SINGLE:
+		return fmt.Errorf("%w: mode SINGLE needs a consumer_group", core.ErrProtocol)
+	case group == "" && open.GetAckMode() == tinybrokerv1.AckMode_ACK_MODE_EXPLICIT:
+		return fmt.Errorf("%w: a broadcast subscription has no acks", core.ErrProtocol)
+	case group == "" && (open.GetMaxInFlight() != 0 || open.GetAckDeadline() != nil || open.GetMaxAttempts() != 0):
+		return fmt.Errorf("%w: max_in_flight, ack_deadline and max_attempts need a consumer_group", core.ErrProtocol)
+	}
+	return nil
+}
+
+// subscribeOptions reads an `open` for a broadcast subscription.
+func subscribeOptions(open *tinybrokerv1.OpenSubscription) core.SubscribeOptions {
+	return core.SubscribeOptions{
 		ID:       open.GetSubscriptionId(),
 		Patterns: open.GetTopicPatterns(),
 		Client:   open.GetClientName(),
 		Overflow: core.OverflowPolicy(open.GetOverflow()),
 		Capacity: int(open.GetCapacity()),
 	}
-	switch {
-	case open.GetConsumerGroup() != "" && open.GetMode() == tinybrokerv1.DeliveryMode_DELIVERY_MODE_MULTI:
-		return o, fmt.Errorf("%w: mode MULTI has no consumer_group", core.ErrProtocol)
-	case open.GetMode() == tinybrokerv1.DeliveryMode_DELIVERY_MODE_SINGLE && open.GetConsumerGroup() == "":
-		return o, fmt.Errorf("%w: mode SINGLE needs a consumer_group", core.ErrProtocol)
-	case open.GetConsumerGroup() != "":
-		return o, fmt.Errorf("%w: consumer groups are not supported by this version", core.ErrProtocol)
-	case tinybrokerv1.DeliveryMode_name[int32(open.GetMode())] == "":
-		return o, fmt.Errorf("%w: unknown mode %d", core.ErrProtocol, open.GetMode())
-	case tinybrokerv1.AckMode_name[int32(open.GetAckMode())] == "":
-		return o, fmt.Errorf("%w: unknown ack_mode %d", core.ErrProtocol, open.GetAckMode())
-	case open.GetAckMode() == tinybrokerv1.AckMode_ACK_MODE_EXPLICIT:
-		return o, fmt.Errorf("%w: a broadcast subscription has no acks", core.ErrProtocol)
+}
+
+// joinOptions reads an `open` for a member of a group.
+func joinOptions(open *tinybrokerv1.OpenSubscription) (core.JoinOptions, error) {
+	o := core.JoinOptions{
+		Group:       open.GetConsumerGroup(),
+		ID:          open.GetSubscriptionId(),
+		Patterns:    open.GetTopicPatterns(),
+		Client:      open.GetClientName(),
+		MaxInFlight: int(open.GetMaxInFlight()),
+		Settings: core.GroupSettings{
+			Ack:         core.AckMode(open.GetAckMode()),
+			Overflow:    core.OverflowPolicy(open.GetOverflow()),
+			Capacity:    int(open.GetCapacity()),
+			MaxAttempts: int(open.GetMaxAttempts()),
+		},
+	}
+	if open.GetAckDeadline() != nil {
+		d, err := durationFromProto("ack_deadline", open.GetAckDeadline())
+		if err != nil {
+			return o, err
+		}
+		o.Settings.AckDeadline = &d
 	}
 	return o, nil
 }
@@ -72,17 +102,28 @@ func closedResponse(e core.Ending) *tinybrokerv1.SubscribeResponse {
 	return &tinybrokerv1.SubscribeResponse{Closed: closedToProto(e)}
 }
 
-func openedResponse(b *core.Broker, s *core.Subscription) *tinybrokerv1.SubscribeResponse {
-	slots, bytes := s.Capacity()
+func openedResponse(b *core.Broker, c consumer) *tinybrokerv1.SubscribeResponse {
+	slots, bytes := c.Capacity()
 	opened := &tinybrokerv1.Opened{
-		SubscriptionId: s.ID(),
+		SubscriptionId: c.ID(),
 		BrokerRunId:    b.RunID(),
 		Capacity:       uint32(slots),
 		CapacityBytes:  uint64(bytes),
-		Mode:           tinybrokerv1.DeliveryMode_DELIVERY_MODE_MULTI,
-		Overflow:       tinybrokerv1.OverflowPolicy(s.Overflow()),
 	}
-	if previous := s.Previous(); previous != nil {
+	switch c := c.(type) {
+	case *core.Subscription:
+		opened.Mode = tinybrokerv1.DeliveryMode_DELIVERY_MODE_MULTI
+		opened.Overflow = tinybrokerv1.OverflowPolicy(c.Overflow())
+	case *core.Member:
+		s := c.Settings()
+		opened.Mode = tinybrokerv1.DeliveryMode_DELIVERY_MODE_SINGLE
+		opened.Overflow = tinybrokerv1.OverflowPolicy(s.Overflow)
+		opened.AckMode = tinybrokerv1.AckMode(s.Ack)
+		opened.MaxInFlight = uint32(c.MaxInFlight())
+		opened.AckDeadline = durationpb.New(*s.AckDeadline)
+		opened.MaxAttempts = uint32(s.MaxAttempts)
+	}
+	if previous := c.Previous(); previous != nil {
 		opened.Previous = closedToProto(*previous)
 	}
 	return &tinybrokerv1.SubscribeResponse{Opened: opened}

@@ -25,7 +25,12 @@ func deliveryFrame(d *core.Delivery, pending *pendingFrames) mem.BufferSlice {
 	for _, piece := range d.Pieces {
 		bufs = append(bufs, mem.SliceBuffer(piece))
 	}
-	return append(bufs, pending.tail(&firstAttempt))
+	attempt := &firstAttempt
+	if d.Attempt != 1 {
+		again := appendUint(make([]byte, 0, tailCapacity), fieldAttempt, uint64(d.Attempt))
+		attempt = &again
+	}
+	return append(bufs, pending.tail(attempt))
 }
 
 // closedFrame builds the last frame of a subscription.
@@ -37,7 +42,7 @@ func closedFrame(e core.Ending, pending *pendingFrames) (mem.BufferSlice, error)
 // tailCapacity makes gRPC take a buffer for worth giving back, which it decides by the capacity.
 const tailCapacity = 1<<10 + 1
 
-// firstAttempt is the encoded `attempt` of every frame: nothing is delivered twice to a broadcast subscription.
+// firstAttempt is the encoded `attempt` of frames that are not redelivered.
 var firstAttempt = appendUint(make([]byte, 0, tailCapacity), fieldAttempt, 1)
 
 // pendingFrames counts the frames of a stream that the transport has not written yet. It is the mem.BufferPool of each

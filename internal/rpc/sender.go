@@ -10,7 +10,7 @@ import (
 
 // sender writes a subscription's messages to its stream. It alone does.
 type sender struct {
-	sub    *core.Subscription
+	sub    consumer
 	stream grpc.ServerStream
 	// underWay is how many messages are in the frame being written, or givenUp.
 	underWay atomic.Int64

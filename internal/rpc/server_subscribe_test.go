@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -39,11 +38,6 @@ func TestOpenedTellsTheTerms(t *testing.T) {
 				Overflow: tinybrokerv1.OverflowPolicy_OVERFLOW_POLICY_DROP_OLDEST, ClientName: "näme",
 			},
 			1000, tinybrokerv1.OverflowPolicy_OVERFLOW_POLICY_DROP_OLDEST,
-		},
-		{
-			"what only groups look at",
-			&tinybrokerv1.OpenSubscription{MaxInFlight: 1<<32 - 1, MaxAttempts: 1<<32 - 1, AckDeadline: durationpb.New(-1)},
-			1000, tinybrokerv1.OverflowPolicy_OVERFLOW_POLICY_EVICT,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

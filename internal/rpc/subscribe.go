@@ -69,7 +69,7 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 }
 
 // open reads the first request, registers the subscription and says so.
-func (s *brokerService) open(stream subscribeStream) (*core.Subscription, error) {
+func (s *brokerService) open(stream subscribeStream) (consumer, error) {
 	request, err := s.firstRequest(stream)
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: the request side was closed before `open`", core.ErrProtocol)
@@ -81,12 +81,7 @@ func (s *brokerService) open(stream subscribeStream) (*core.Subscription, error)
 	if open == nil {
 		return nil, fmt.Errorf("%w: the first request must be `open`", core.ErrProtocol)
 	}
-	options, err := subscribeOptions(open)
-	if err != nil {
-		return nil, err
-	}
-	options.Peer = peerOf(stream.Context())
-	sub, err := s.server.broker.Subscribe(options)
+	sub, err := join(s.server.broker, open, peerOf(stream.Context()))
 	if err != nil {
 		return nil, err
 	}
@@ -112,28 +107,32 @@ func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.Subs
 	}
 }
 
-// listen reads what the subscriber says after `open`. Nil: it has nothing more to say.
-func listen(stream subscribeStream, sub *core.Subscription) error {
+// listen reads what the subscriber says after `open`. Nil: it has nothing more to say, which ends the membership of one
+// that has left, and nothing else.
+func listen(stream subscribeStream, sub consumer) error {
+	m, isMember := sub.(*core.Member)
+	left := false
 	for {
 		var request tinybrokerv1.SubscribeRequest
 		err := receive(stream, &request)
 		if errors.Is(err, io.EOF) {
+			if isMember && left {
+				m.Left()
+			}
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		switch request.GetRequest().(type) {
-		case *tinybrokerv1.SubscribeRequest_Leave:
-			sub.Leave()
-			return nil
-		case *tinybrokerv1.SubscribeRequest_Open:
-			return fmt.Errorf("%w: a second `open`", core.ErrProtocol)
-		case nil:
-			return fmt.Errorf("%w: an empty request", core.ErrProtocol)
-		default:
-			return fmt.Errorf("%w: a broadcast subscription has nothing to acknowledge", core.ErrProtocol)
+		if isMember {
+			err = answer(m, &request)
+		} else {
+			err = answerBroadcast(sub, &request)
 		}
+		if err != nil {
+			return err
+		}
+		left = left || request.GetLeave() != nil
 	}
 }
 
@@ -150,8 +149,11 @@ func (s *brokerService) awaitLastFrame(ctx context.Context, sent <-chan error) {
 }
 
 // closed ends the stream of an ended subscription.
-func closed(stream subscribeStream, sub *core.Subscription, sender *sender) error {
+func closed(stream subscribeStream, sub consumer, sender *sender) error {
 	underWay := sender.giveUp()
+	if _, isMember := sub.(*core.Member); isMember {
+		underWay = 0 // has gone back to the group
+	}
 	ending := sub.Ending()
 	if ending.Reason == core.EndNone || ending.Reason == core.EndClosed {
 		return stream.Context().Err()
@@ -187,15 +189,19 @@ func (s *Server) linger(ctx context.Context, sender *sender) {
 	})
 }
 
-func (s *Server) logEnding(sub *core.Subscription) {
+func (s *Server) logEnding(sub consumer) {
 	ending := sub.Ending()
 	level := slog.LevelDebug
 	if ending.Reason == core.EndEvicted || ending.Reason == core.EndStalled {
 		level = slog.LevelWarn
 	}
 	slots, _ := sub.Capacity()
+	group := ""
+	if m, ok := sub.(*core.Member); ok {
+		group = m.Group()
+	}
 	s.log.Log(context.Background(), level, "subscription ended", "reason", ending.Reason.String(), "why", ending.Text,
-		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "patterns", shownPatterns(sub.Patterns()),
+		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "group", group, "patterns", shownPatterns(sub.Patterns()),
 		"capacity", slots, "lost", ending.Lost, "lived", ending.Lived)
 }
 

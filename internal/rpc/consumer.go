@@ -1,0 +1,149 @@
+package rpc
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
+)
+
+// consumer is what the loops of a Subscribe call need of a *core.Subscription or a *core.Member.
+type consumer interface {
+	ID() string
+	Client() string
+	Peer() string
+	Patterns() []string
+	Capacity() (slots int, bytes int64)
+	Previous() *core.Ending
+
+	Take(d *core.Delivery, maxBytes int64) bool
+	Settle(d *core.Delivery, written bool)
+	Wake() <-chan struct{}
+	Done() <-chan struct{}
+	Ending() core.Ending
+	Leave()
+	Close()
+}
+
+// join opens what an `open` asks for: a membership when it names a group, else a broadcast subscription.
+func join(b *core.Broker, open *tinybrokerv1.OpenSubscription, peer string) (consumer, error) {
+	if err := checkOpen(open); err != nil {
+		return nil, err
+	}
+	if open.GetConsumerGroup() == "" {
+		options := subscribeOptions(open)
+		options.Peer = peer
+		sub, err := b.Subscribe(options)
+		if err != nil {
+			return nil, err
+		}
+		return sub, nil
+	}
+	options, err := joinOptions(open)
+	if err != nil {
+		return nil, err
+	}
+	options.Peer = peer
+	m, err := b.Join(options)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// answer deals with one request of a member's subscriber after `open`.
+func answer(m *core.Member, request *tinybrokerv1.SubscribeRequest) error {
+	switch r := request.GetRequest().(type) {
+	case *tinybrokerv1.SubscribeRequest_Ack:
+		m.Ack(rangesFromProto(r.Ack.GetRanges())...)
+	case *tinybrokerv1.SubscribeRequest_Nack:
+		nack, err := nackFromProto(r.Nack)
+		if err != nil {
+			return err
+		}
+		m.Nack(nack, rangesFromProto(r.Nack.GetRanges())...)
+	case *tinybrokerv1.SubscribeRequest_Extend:
+		d, err := durationFromProto("deadline", r.Extend.GetDeadline())
+		if err != nil {
+			return err
+		}
+		m.Extend(d, rangesFromProto(r.Extend.GetRanges())...)
+	case *tinybrokerv1.SubscribeRequest_Leave:
+		m.Leave()
+	case *tinybrokerv1.SubscribeRequest_Open:
+		return errSecondOpen
+	default:
+		return errEmptyRequest
+	}
+	return nil
+}
+
+// answerBroadcast does the same for a broadcast subscription, which has nothing to acknowledge.
+func answerBroadcast(s consumer, request *tinybrokerv1.SubscribeRequest) error {
+	switch request.GetRequest().(type) {
+	case *tinybrokerv1.SubscribeRequest_Leave:
+		s.Leave()
+	case *tinybrokerv1.SubscribeRequest_Open:
+		return errSecondOpen
+	case nil:
+		return errEmptyRequest
+	default:
+		return fmt.Errorf("%w: a broadcast subscription has nothing to acknowledge", core.ErrProtocol)
+	}
+	return nil
+}
+
+var (
+	errSecondOpen   = fmt.Errorf("%w: a second `open`", core.ErrProtocol)
+	errEmptyRequest = fmt.Errorf("%w: an empty request", core.ErrProtocol)
+)
+
+func rangesFromProto(ranges []*tinybrokerv1.SequenceRange) []core.SequenceRange {
+	out := make([]core.SequenceRange, len(ranges))
+	for i, r := range ranges {
+		out[i] = core.SequenceRange{First: r.GetFirst(), Last: max(r.GetFirst(), r.GetLast())}
+		if r.GetLast() != 0 {
+			out[i].Last = r.GetLast()
+		}
+	}
+	return out
+}
+
+func nackFromProto(n *tinybrokerv1.Nack) (core.Nack, error) {
+	nack := core.Nack{Reason: n.GetReason()}
+	switch n.GetAction() {
+	case tinybrokerv1.NackAction_NACK_ACTION_UNSPECIFIED, tinybrokerv1.NackAction_NACK_ACTION_RETRY:
+		nack.Action = core.NackRetry
+	case tinybrokerv1.NackAction_NACK_ACTION_RELEASE:
+		nack.Action = core.NackRelease
+	case tinybrokerv1.NackAction_NACK_ACTION_REJECT:
+		nack.Action = core.NackReject
+	default:
+		return nack, fmt.Errorf("%w: unknown nack action %d", core.ErrProtocol, n.GetAction())
+	}
+	if n.GetDelay() != nil {
+		d, err := durationFromProto("delay", n.GetDelay())
+		if err != nil {
+			return nack, err
+		}
+		nack.Delay = &d
+	}
+	return nack, nil
+}
+
+// maxRequestDuration bounds delays and deadlines that a subscriber asks for.
+const maxRequestDuration = 24 * 60 * 60 // seconds
+
+// durationFromProto reads a Duration that may be absent, which is 0.
+func durationFromProto(what string, d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if d.CheckValid() != nil || d.GetSeconds() < 0 || d.GetNanos() < 0 || d.GetSeconds() >= maxRequestDuration {
+		return 0, fmt.Errorf("%w: %s is negative or more than a day", core.ErrProtocol, what)
+	}
+	return d.AsDuration(), nil
+}
