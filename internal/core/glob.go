@@ -24,9 +24,9 @@ const (
 	globStar                    // *: any run of characters
 )
 
-// match reports whether the glob matches the whole of s, and how many tokens it tested to find out, which is at most
-// the product of their lengths: after a mismatch only the last star seen takes one more character, since whatever an
-// earlier star could still take, the last one can take as well.
+// match reports whether the glob matches the whole of s, and how many tokens it tested to find out: at most as many as
+// there are tokens for each character of s, since after a mismatch only the last star seen takes one more character.
+// Whatever an earlier star could still take, the last one can take as well.
 func (g glob) match(s string) (ok bool, steps int) {
 	at, pos := 0, 0      // next token, next byte
 	again, from := -1, 0 // the token behind the last star, and where it was last tried

@@ -32,6 +32,31 @@ func TestIndexFindsEachValueOnce(t *testing.T) {
 	}
 }
 
+func TestCatchAllDoesNotDependOnLength(t *testing.T) {
+	var ix index[string]
+	for _, pattern := range []string{"**", "*", "a.**", "*a", "a*", "**.*a", "?.**"} {
+		ix.add(mustParse(t, pattern), pattern)
+	}
+	check := func(topic string, want ...string) {
+		t.Helper()
+		got := ix.match(topic, nil)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%d bytes, %.20q…: got %q, want %q", len(topic), topic, got, want)
+		}
+	}
+	for n := 3; n <= MaxTopicBytes; n++ {
+		check(strings.Repeat("a", n), "**", "*", "*a", "a*", "**.*a")
+		wide := strings.Repeat("漢", n/3) + strings.Repeat("x", n%3) + "a"
+		check(wide, "**", "*", "*a", "**.*a")
+		check("a."+wide, "**", "a.**", "**.*a", "?.**")
+	}
+	for n := 2; n <= MaxTopicSegments; n++ {
+		check(strings.Repeat("a.", n-1)+"é", "**", "a.**", "?.**")
+	}
+}
+
 func TestIndexKeepsValuesWithEqualPatternsApart(t *testing.T) {
 	var ix index[int]
 	set := mustParse(t, "a.*", "a.b", "[ab].*", "[ba].*")
