@@ -10,6 +10,9 @@
 // is to drop, and then the next delivery says how many were dropped. Every message that is accepted and not delivered
 // is counted with its reason, and so is every refused one.
 //
+// A consumer group gives each message to one member, and again until somebody acknowledges it, it has had its attempts, or the
+// group goes. At every moment what the group has accepted is acknowledged, dead, dropped, waiting or in flight.
+//
 // # Where a message's bytes live
 //
 // A publisher's frame is one buffer. Queues hold references to pieces of it, whole runs of records where possible, and
@@ -17,18 +20,22 @@
 // would keep a large frame alive for a small part of it is copied when it is overtaken by another frame.
 // The memory limit counts every frame once, as long as anybody refers to it.
 //
+// In a group the pieces are parcels: in a lane while they wait, in flight at a member, back in the lane or in the dead
+// letters. A parcel is split when some of its messages fare differently from the others; the bytes stay where they are.
+//
 // # Goroutines and locks
 //
-// The package starts no goroutine. Publishers and the owners of subscriptions call in; a publisher waits only for
-// receivers it is patient with, and holds no lock but the gate while it does.
+// The package keeps no goroutine of its own. Publishers and the owners of subscriptions call in; a publisher waits only
+// for receivers it is patient with, and holds no lock but the gate while it does. A group has one timer, whose function
+// (group.tick) the clock runs in a goroutine for as long as it takes to do what is due.
 //
 // Lock order, outermost first:
 //
 //	Broker.gate (held for reading by Publish, for writing by nobody but Drain)
-//	Broker.mu   the subscriptions by name, and the evictions
+//	Broker.mu   the subscriptions and groups by name, and the evictions
 //	shard.mu    the remembered routes of some topics; orders the publishes of each topic
 //	router.mu   the index
-//	Subscription.mu
+//	intake.mu   of one subscription, or of one group with all its members
 //
-// Broker.mu and shard.mu are never held together.
+// Broker.mu and shard.mu are never held together. Events and dead letters are published when no lock is held.
 package core
