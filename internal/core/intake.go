@@ -96,8 +96,8 @@ type answer int
 
 const (
 	takesSome answer = iota // it has room for some, or will be waited for
-	overflows                // its overflow policy is to apply
-	refuses                  // and that policy is to refuse the publish
+	overflows               // its overflow policy is to apply
+	refuses                 // and that policy is to refuse the publish
 )
 
 // room answers for a reservation of n records that failed: how many of them would fit now, or that there is no reason

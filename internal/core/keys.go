@@ -76,7 +76,7 @@ func (st *keyState) next(m *Member) *parcel {
 		return nil
 	}
 	p := *st.waiting.front()
-	if p.lane != m.lane || p.due.After(m.broker.clock.Now()) {
+	if p.lane != m.lane || !p.due.IsZero() && p.due.After(m.broker.clock.Now()) {
 		return nil
 	}
 	return p
@@ -129,7 +129,7 @@ func (g *group) settleKeyLocked(st *keyState) {
 	}
 	st.inLane = true
 	p := st.waiting.popFront()
-	if p.due.After(g.broker.clock.Now()) {
+	if !p.due.IsZero() && p.due.After(g.broker.clock.Now()) {
 		heap.Push(&g.delayed, p)
 		g.armLocked(p.due)
 		return
