@@ -82,6 +82,8 @@ type Server struct {
 	grpc        *grpc.Server
 	connections *connections
 	loops       sync.WaitGroup // goroutines started by handlers, which they do not wait for
+
+	evictionLines lineLimit
 }
 
 // NewServer returns a server for broker, which the caller keeps owning until Shutdown ends it.

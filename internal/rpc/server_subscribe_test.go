@@ -196,16 +196,17 @@ func lastFrame(t testing.TB, sub *stockStream) *tinybrokerv1.Closed {
 	return closed
 }
 
+func sameID(pattern string) *tinybrokerv1.OpenSubscription {
+	return &tinybrokerv1.OpenSubscription{SubscriptionId: "same", TopicPatterns: []string{pattern}}
+}
+
 // TestTakeover: a second stream with a live id ends the first one; its late clean-up does not touch the second.
 func TestTakeover(t *testing.T) {
 	station := newStation(t, nil)
 	stub := station.stub(t)
-	same := func() *tinybrokerv1.OpenSubscription {
-		return &tinybrokerv1.OpenSubscription{SubscriptionId: "same", TopicPatterns: []string{"a"}}
-	}
-	current := open(t, station.stub(t), same())
+	current := open(t, station.stub(t), sameID("a"))
 	for i := range 100 {
-		next := open(t, station.stub(t), same())
+		next := open(t, station.stub(t), sameID("a"))
 		if n := publishOne(t, stub, "a", nil); n != 1 {
 			t.Fatalf("round %d: %d receivers", i, n)
 		}

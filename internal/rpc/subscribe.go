@@ -193,7 +193,9 @@ func (s *Server) logEnding(sub consumer) {
 	ending := sub.Ending()
 	level := slog.LevelDebug
 	if ending.Reason == core.EndEvicted || ending.Reason == core.EndStalled {
-		level = slog.LevelWarn
+		if level = slog.LevelWarn; !s.evictionLines.allow(s.log) {
+			return
+		}
 	}
 	slots, _ := sub.Capacity()
 	group := ""
