@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -25,7 +24,7 @@ func unknownEnvironment(root *cobra.Command) []string {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			known[envName(f.Name)] = true
 			if !isFlagOnly(f) {
-				names = append(names, envName(f.Name))
+				names = append(names, strings.TrimPrefix(envName(f.Name), envPrefix))
 			}
 		})
 	})
@@ -36,8 +35,8 @@ func unknownEnvironment(root *cobra.Command) []string {
 			continue
 		}
 		text := name + ": no setting has this name"
-		if near := nearest(name, names); near != "" {
-			text += fmt.Sprintf("; did you mean %s?", near)
+		if near := nearest(strings.TrimPrefix(name, envPrefix), names); near != "" {
+			text += "; did you mean " + envPrefix + near + "?"
 		}
 		unknown = append(unknown, text)
 	}

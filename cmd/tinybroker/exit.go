@@ -42,7 +42,7 @@ var exitCodes = []struct {
 	{exitUsage, "wrong usage: an unknown flag, a bad value, topic or pattern"},
 	{exitInput, "bad input: framing, JSON, a template, or a message that is too large"},
 	{exitNoInput, "an input file cannot be read"},
-	{exitUnavailable, "the broker cannot be reached or is lost for good; serve: the address is taken"},
+	{exitUnavailable, "no broker there, or it is lost for good; serve: the address is taken"},
 	{exitIO, "writing to standard output or to a file failed"},
 	{exitRetry, "try again later: evicted, or the broker has no room"},
 	{exitVersion, "the broker does not know the request: its version differs"},

@@ -21,11 +21,11 @@ func newHelpCmd() *cobra.Command {
 			}
 			return found.Help()
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			var names []cobra.Completion
 			if len(args) == 0 {
 				for _, c := range cmd.Root().Commands() {
-					if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
+					if (c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand()) && strings.HasPrefix(c.Name(), begun) {
 						names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
 					}
 				}

@@ -101,9 +101,9 @@ framing:
   whole  all of the input is one message, even when it is empty
   nul    up to a zero byte, as find -print0 writes
   len    4 bytes of length, most significant first, then as many bytes
-  json   one object a line, as sub -o json writes: topic, key, headers, time, and
-         data or data_base64. TOPIC may be left out; when it is given it replaces
-         the topic of every line, as -k and -H replace key and headers.
+  json   one object a line, as sub -o json writes: topic, key, headers, time,
+         and data or data_base64. TOPIC may be left out; given, it replaces the
+         topic of every line, as -k and -H replace key and headers.
 
 The exit code is 0 only when the broker has confirmed every message. When the
 connection is lost, what is unconfirmed is sent again once it is back: a message
@@ -111,9 +111,9 @@ that had arrived before then comes twice.
 
 With -T, topic, payload, key and headers are Go templates that know:
 
-  .Seq   number of the message, from 1         .UUID       a random UUID
-  .Line  number of the input record, from 1    .Host       this machine's name
-  .Now   the time, RFC 3339                    .UnixMilli  the same, milliseconds
+  .Seq   number of the message, from 1       .UUID       a random UUID
+  .Line  number of the input record, from 1  .Host       this machine's name
+  .Now   the time, RFC 3339                  .UnixMilli  it in milliseconds
 
 Subscribers that read too slowly hold a publisher back for --max-wait before
 they are evicted (or their messages are dropped, as they chose). With

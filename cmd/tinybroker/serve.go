@@ -49,8 +49,8 @@ func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
 	b := &o.broker
 	fs.Var(list(&o.listen), "listen", "`address` to listen on, host:port or unix:///path; repeat for several")
 	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without TLS and authentication")
-	fs.Var(whole(&b.ConsumerCapacity, 1, 1<<24), "consumer-capacity", "queue slots of a subscription, in messages")
-	fs.Var(size(&b.ConsumerCapacityBytes, 1<<10, 1<<40), "consumer-capacity-bytes", "size of the same queue, in bytes")
+	fs.Var(whole(&b.ConsumerCapacity, 1, 1<<22), "consumer-capacity", "queue slots of a subscription, in messages")
+	fs.Var(size(&b.ConsumerCapacityBytes, 1<<10, 1<<34), "consumer-capacity-bytes", "size of the same queue, in bytes")
 	fs.Var(size(&b.MaxMessageSize, 1, 1<<30), "max-message-size", "largest message: topic, key, headers and payload together")
 	fs.Var(size(&b.MaxMemory, 1<<20, 1<<44), "max-memory", "message bytes held at once; past it publishes are refused")
 	fs.Var(whole(&b.MaxSubscriptions, 1, 1<<24), "max-subscriptions", "subscriptions at once")

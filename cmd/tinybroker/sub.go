@@ -89,11 +89,11 @@ line end after it. -o chooses:
 
   text    12:01:02.345 orders k=abc [trace=17] 132B payload
   raw     the payload and a delimiter (-d, or -N for none)
-  json    one object a line: topic, seq, time, key, headers, size, attempt, data;
-          data_base64 in place of data when that is not UTF-8. pub -i json reads
-          it back exactly.
-  len     4 bytes of length, most significant first, then the payload; pub -i len
-          reads it back
+  json    one object a line: topic, seq, time, key, headers, size, attempt and
+          data, or data_base64 when that is not UTF-8; pub -i json reads it back
+          exactly
+  len     4 bytes of length, most significant first, then the payload; pub -i
+          len reads it back
   hex     the payload in hexadecimal, one line each
   base64  the same in base64
 

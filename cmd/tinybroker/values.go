@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,9 @@ type durationValue struct {
 	min, max time.Duration
 }
 
+// durationForm is what time.ParseDuration takes without signs and without a unit that comes twice.
+var durationForm = regexp.MustCompile(`^(0|([\d.]+h)?([\d.]+m)?([\d.]+s)?([\d.]+ms)?([\d.]+[uµμ]s)?([\d.]+ns)?)$`)
+
 // longest is far more than anyone waits, and far from where adding durations overflows.
 const longest = 10000 * time.Hour
 
@@ -72,10 +76,10 @@ func (v durationValue) Type() string   { return "duration" }
 
 func (v durationValue) Set(s string) error {
 	d, err := time.ParseDuration(s)
-	if _, bare := strconv.ParseFloat(s, 64); bare == nil && s != "0" {
+	if n, bare := strconv.ParseFloat(s, 64); bare == nil && n > 0 && !math.IsInf(n, 0) {
 		return fmt.Errorf("%q has no unit: write %ss for seconds", s, s)
 	}
-	if err != nil || strings.HasPrefix(s, "+") {
+	if err != nil || !durationForm.MatchString(s) {
 		return fmt.Errorf("%q is not a duration such as 500ms, 5s or 1m30s", s)
 	}
 	if d < v.min || d > v.max {
