@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -199,4 +200,22 @@ func (b *broker) sub(args []string, options ...processOption) *process {
 func (b *broker) pub(stdin string, args ...string) {
 	b.t.Helper()
 	start(b.t, append([]string{"pub", "-s", b.address}, args...), reading(strings.NewReader(stdin))).ended(0)
+}
+
+// status is what the broker says of itself, in JSON.
+func (b *broker) status() string {
+	b.t.Helper()
+	p := start(b.t, []string{"status", "-s", b.address, "-o", "json"})
+	p.ended(0)
+	return p.stdout.String()
+}
+
+// memory is how many bytes of messages it holds.
+func (b *broker) memory() int64 {
+	b.t.Helper()
+	var status statusReport
+	if err := json.Unmarshal([]byte(b.status()), &status); err != nil {
+		b.t.Fatal(err)
+	}
+	return status.MemoryBytes
 }

@@ -37,6 +37,7 @@ type subSession struct {
 	idle    *time.Timer
 	stop    context.CancelCauseFunc
 	link    link
+	dropped tally
 }
 
 func runSub(ctx context.Context, a *app, o *subOptions) error {
@@ -45,6 +46,10 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 		return err
 	}
 	s := &subSession{o: o, notices: o.notices(a.streams), out: a.out, format: f}
+	s.dropped.tell = func(n uint64) {
+		s.notices.info("dropped by broker: %s, the queue was full", count(n, "message"))
+	}
+	defer s.dropped.close()
 	if err := clearReadyFile(o.readyFile); err != nil {
 		return err
 	}
@@ -85,7 +90,7 @@ func (s *subSession) request() rpc.SubscribeOptions {
 
 func (s *subSession) handle(d *rpc.Delivery) error {
 	if d.DroppedBefore > 0 {
-		s.notices.info("dropped by broker: %s, the queue was full", count(d.DroppedBefore, "message"))
+		s.dropped.add(d.DroppedBefore)
 	}
 	var err error
 	if s.buf, err = s.format(s.buf, d); err != nil {
@@ -155,8 +160,12 @@ func (s *subSession) gap(g rpc.Gap) {
 func endingText(e core.Ending) string {
 	switch e.Reason {
 	case core.EndEvicted:
+		why := e.Text
+		if why == "" || why == e.Reason.String() { // the last frame did not get through
+			why = "queue full"
+		}
 		return fmt.Sprintf("evicted by broker: %s after %s, %s lost; read faster, or raise --capacity",
-			e.Text, roughDuration(e.Lived), count(e.Lost, "message"))
+			why, roughDuration(e.Lived), count(e.Lost, "message"))
 	case core.EndStalled:
 		return fmt.Sprintf("evicted by broker: nothing was read for too long, after %s, %s lost; read faster",
 			roughDuration(e.Lived), count(e.Lost, "message"))

@@ -1,0 +1,290 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	second := start(t, []string{"serve", "--listen", b.address})
+	second.ended(exitUnavailable)
+	want := "tinybroker: listen on " + b.address + ": address already in use; is another tinybroker running?\n"
+	if got := second.stderr.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// One address that cannot be had and nothing listens, not even for a moment.
+func TestListenAllOrNothing(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	second := start(t, []string{"serve", "--listen", "unix://" + socket, "--listen", b.address})
+	second.ended(exitUnavailable)
+	if _, err := os.Lstat(socket); err == nil {
+		t.Error("the socket is left behind")
+	}
+}
+
+func TestListenLine(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, "--log-format", "text", "--log-level", "error")
+	if got, want := b.stderr.String(), "listening on "+b.address+"\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if b.stdout.String() != "" {
+		t.Errorf("standard output holds %q", b.stdout.String())
+	}
+	b = startBroker(t)
+	if !strings.Contains(b.stderr.String(), `"level":"INFO","msg":"listening on `+b.address+`","address":"`+b.address+`"}`) {
+		t.Errorf("%q", b.stderr.String())
+	}
+	b = startBroker(t, "--insecure", "--listen", "0.0.0.0:0", "--max-message-size", "4MiB")
+	for _, want := range []string{"without TLS and authentication on an address that other machines may reach", "larger than the 4 MiB"} {
+		if !strings.Contains(b.stderr.String(), want) {
+			t.Errorf("no %q in %s", want, b.stderr.String())
+		}
+	}
+}
+
+func TestAddrFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "addr")
+	if err := os.WriteFile(file, []byte("left behind"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{"serve", "--listen", "127.0.0.1:0", "--listen", "unix:" + dir + "/s", "--addr-file", file})
+	eventually(t, "the file is new", func() bool { return waitFile(t, file) != "left behind" })
+	lines := strings.Split(strings.TrimSpace(waitFile(t, file)), "\n")
+	if len(lines) != 2 || lines[1] != "unix://"+dir+"/s" {
+		t.Errorf("%q", lines)
+	}
+	for _, address := range lines {
+		start(t, []string{"status", "-q", "-s", address}).ended(0)
+	}
+	p.signal(syscall.SIGTERM)
+	p.ended(0)
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	p = start(t, []string{"serve", "--listen", "127.0.0.1:0", "--addr-file", dir + "/missing/addr"})
+	p.ended(exitIO)
+	if !strings.Contains(p.stderr.String(), "tinybroker: --addr-file "+dir+"/missing/addr: no such file or directory\n") {
+		t.Error(p.stderr.String())
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "t.sock")
+	listen := []string{"--listen", "unix://" + path}
+	serve := func() *broker {
+		b := &broker{process: start(t, append([]string{"serve"}, listen...)), address: "unix://" + path}
+		b.says("listening on unix://" + path)
+		return b
+	}
+	b := serve()
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+	sub := b.sub([]string{"x"})
+	for _, spelling := range []string{"unix://" + path, "unix:" + path, path} {
+		start(t, []string{"pub", "x", "y", "-s", spelling}).ended(0)
+	}
+	sub.printed("y\ny\ny\n")
+
+	// A second broker leaves the first its socket.
+	second := start(t, append([]string{"serve"}, listen...))
+	second.ended(exitUnavailable)
+	if got := second.stderr.String(); got != "tinybroker: listen on unix://"+path+": address already in use; is another tinybroker running?\n" {
+		t.Errorf("%q", got)
+	}
+	b.pub("", "x", "still there")
+	sub.printed("y\ny\ny\nstill there\n")
+
+	// What a killed broker leaves behind is no obstacle.
+	b.signal(syscall.SIGKILL)
+	<-b.done
+	b = serve()
+	sub.says("reconnected after")
+	b.signal(syscall.SIGTERM)
+	b.ended(0)
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+
+	// A file that is no socket is not removed.
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, append([]string{"serve"}, listen...))
+	p.ended(exitUnavailable)
+	if !strings.Contains(p.stderr.String(), "a file that is not a socket is in the way") || waitFile(t, path) != "precious" {
+		t.Error(p.stderr.String())
+	}
+	for _, c := range []struct {
+		path string
+		code int
+		want string
+	}{
+		{dir + "/" + strings.Repeat("long", 40), exitConfig, "the path of a unix socket is at most about 100 bytes long"},
+		{dir + "/missing/s", exitConfig, "no such file or directory"},
+	} {
+		p := start(t, []string{"serve", "--listen", "unix://" + c.path})
+		p.ended(c.code)
+		if !strings.Contains(p.stderr.String(), c.want) {
+			t.Errorf("%s: %q", c.path, p.stderr.String())
+		}
+	}
+}
+
+// Proxy variables do not come between programs on one machine.
+func TestProxyVariables(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := startBroker(t, "--listen", "unix://"+dir+"/s")
+	_, port, err := net.SplitHostPort(strings.Split(b.address, "\n")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := env("HTTPS_PROXY=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1", "NO_PROXY=", "no_proxy=")
+	for _, server := range []string{"127.0.0.1:" + port, "localhost:" + port, "unix://" + dir + "/s"} {
+		start(t, []string{"status", "-q", "-s", server}, proxy).ended(0)
+	}
+	p := start(t, []string{"status", "-s", "broker.example:7710", "--connect-timeout", "2s"}, proxy)
+	p.ended(exitUnavailable)
+	if !strings.Contains(p.stderr.String(), "by proxy 127.0.0.1:1") {
+		t.Errorf("%q", p.stderr.String())
+	}
+}
+
+// What answers on the port may be something else.
+func TestNotABroker(t *testing.T) {
+	t.Parallel()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	h2c := httptest.NewUnstartedServer(http.NotFoundHandler())
+	h2c.Config.Protocols = new(http.Protocols)
+	h2c.Config.Protocols.SetUnencryptedHTTP2(true)
+	h2c.Start()
+	defer h2c.Close()
+	tls := httptest.NewTLSServer(http.NotFoundHandler())
+	defer tls.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, c := range []struct{ name, address, want string }{
+		{"HTTP/1", plain.Listener.Addr().String(), "not a gRPC server"},
+		{"HTTP/2", h2c.Listener.Addr().String(), "what answers there is not a broker"},
+		{"TLS", tls.Listener.Addr().String(), "TLS"},
+		{"silence", silent.Addr().String(), "timed out"},
+	} {
+		for _, args := range [][]string{{"status"}, {"pub", "x", "y"}, {"sub", "x"}} {
+			p := start(t, append(args, "-s", c.address, "--connect-timeout", "1s"))
+			p.ended(exitUnavailable)
+			if got := p.stderr.String(); !strings.Contains(got, c.want) || strings.Count(got, "\n") != 1 {
+				t.Errorf("%s: %s: %q", c.name, args[0], got)
+			}
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	b.sub([]string{"x"})
+	b.pub("", "x", "y")
+	p := start(t, []string{"status", "-s", b.address})
+	p.ended(0)
+	for _, want := range []string{"address        " + b.address + "\n", "health         SERVING\n", "subscriptions  1, 0 messages queued\n", "published      1 message, ", "delivered      1 message, "} {
+		if !strings.Contains(p.stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, p.stdout.String())
+		}
+	}
+	if got := b.status(); !strings.HasPrefix(got, `{"address":"`+b.address+`","version":"`) || !strings.Contains(got, `"health":"SERVING"`) ||
+		!strings.Contains(got, `"published_messages":1,`) || strings.Count(got, "\n") != 1 {
+		t.Errorf("%s", got)
+	}
+}
+
+// A broker without room: try again later.
+func TestBrokerWithoutRoom(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, "--max-memory", "1MiB", "--consumer-capacity-bytes", "16MiB", "--max-subscriptions", "1")
+	sub := b.sub([]string{"x"}, writing(stuckPipe(t)))
+	second := start(t, []string{"sub", "x", "-s", b.address})
+	second.ended(exitRetry)
+	if got := second.stderr.String(); !strings.Contains(got, "max_subscriptions") && !strings.Contains(got, "quota") {
+		t.Errorf("%q", got)
+	}
+	sub.signal(syscall.SIGSTOP)
+	full := start(t, []string{"pub", "x", strings.Repeat("x", 100_000), "-n", "200", "--max-wait", "0", "-s", b.address})
+	full.ended(exitRetry)
+	if got := full.stderr.String(); !strings.HasPrefix(got, "tinybroker: message ") || !strings.Contains(got, "broker memory is full") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTooLargeRecords(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	sub := b.sub([]string{"x", "--format", "{{.Size}}"})
+	const limit = 1<<20 - len("x") // the topic counts, too
+	lines := func(sizes ...int) string {
+		var text strings.Builder
+		for _, n := range sizes {
+			fmt.Fprintln(&text, strings.Repeat("x", n))
+		}
+		return text.String()
+	}
+	for _, c := range []struct {
+		name   string
+		sizes  []int
+		args   []string
+		code   int
+		stderr string
+	}{
+		{"at the limit", []int{limit - 1, limit}, nil, 0, ""},
+		{"over it by one", []int{1, limit + 1}, nil, exitInput, "tinybroker: line 2: 1.0 MB is over the broker's 1 MiB limit\n"},
+		{"far over it", []int{1, 3_200_000}, nil, exitInput, "tinybroker: line 2: 3.2 MB is over the broker's 1 MiB limit\n"},
+		{"passed over", []int{2, 3_200_000, 3, 1_500_000, 4}, []string{"--on-error", "continue"}, exitInput,
+			"tinybroker: line 2: 3.2 MB is over the broker's 1 MiB limit\ntinybroker: line 4: 1.5 MB is over the broker's 1 MiB limit\ntinybroker: 2 records not published\n"},
+		{"over what the transport takes", []int{5, 9_200_000, 6}, []string{"--on-error", "continue"}, exitInput,
+			"tinybroker: line 2: 9.2 MB is over the broker's 4 MiB limit\ntinybroker: 1 record not published\n"},
+		{"over what is kept in memory", []int{7, maxRecord + 1, 8}, []string{"--on-error", "continue"}, exitInput,
+			"tinybroker: line 2: 67 MB is over the limit of 64 MiB for one record\ntinybroker: 1 record not published\n"},
+	} {
+		p := start(t, append([]string{"pub", "x", "-s", b.address}, c.args...), reading(strings.NewReader(lines(c.sizes...))))
+		p.ended(c.code)
+		if got := p.stderr.String(); got != c.stderr {
+			t.Errorf("%s: %q, want %q", c.name, got, c.stderr)
+		}
+	}
+	want := fmt.Sprintf("%d\n%d\n1\n1\n2\n3\n4\n5\n6\n7\n8\n", limit-1, limit)
+	sub.printed(want)
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, []byte(lines(2_000_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, []string{"pub", "x", "-f", big, "-s", b.address})
+	p.ended(exitInput)
+	if got := p.stderr.String(); got != "tinybroker: "+big+": 2.0 MB is over the broker's 1 MiB limit\n" {
+		t.Errorf("%q", got)
+	}
+}

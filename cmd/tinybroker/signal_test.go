@@ -1,0 +1,182 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestServeStopsBySignal(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		b := startBroker(t)
+		sub := b.sub([]string{"x"})
+		b.pub("", "x", "last")
+		b.signal(s)
+		b.ended(0)
+		sub.printed("last\n")
+		sub.says("connection lost")
+		if !strings.Contains(b.stderr.String(), `"msg":"stopped"`) {
+			t.Errorf("after %v: %s", s, b.stderr.String())
+		}
+	}
+}
+
+// A broker that drains for a reader who does not read ends at once by the second signal.
+func TestServeSecondSignal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, "--shutdown-timeout", "1m")
+	b.sub([]string{"x"}, writing(stuckPipe(t)))
+	for range 6 { // more than pipe, windows and socket buffers hold
+		b.pub("", "x", strings.Repeat("x", 100_000), "-n", "20", "--max-wait", "0")
+	}
+	b.signal(syscall.SIGTERM)
+	b.says("stopping")
+	select {
+	case <-b.done:
+		t.Skip("everything was delivered before the signal")
+	case <-time.After(200 * time.Millisecond):
+	}
+	b.signal(syscall.SIGINT)
+	b.ended(128 + int(syscall.SIGINT))
+}
+
+// stuckPipe is a pipe that nobody reads.
+func stuckPipe(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		w.Close()
+	})
+	return w
+}
+
+func TestSubStopsBySignal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		sub := b.sub([]string{"x"})
+		sub.signal(s)
+		sub.ended(128 + int(s))
+		if sub.stderr.String() != "" {
+			t.Errorf("%v: %q", s, sub.stderr.String())
+		}
+	}
+}
+
+// A subscriber whose reader takes nothing sits in a write that cannot be interrupted, and ends all the same.
+func TestStuckSubStopsBySignal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	sub := b.sub([]string{"x"}, writing(stuckPipe(t)))
+	b.pub(strings.Repeat("x", 500_000), "x", "--max-wait", "0")
+	time.Sleep(100 * time.Millisecond)
+	sub.signal(syscall.SIGINT)
+	sub.ended(128 + int(syscall.SIGINT))
+
+	short := b.sub([]string{"x", "--for", "300ms"}, writing(stuckPipe(t)))
+	b.pub(strings.Repeat("x", 500_000), "x", "--max-wait", "0")
+	short.ended(0)
+}
+
+// A script in a loop stops with the command it runs: the command dies by the signal, it does not just exit.
+func TestShellLoopStops(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	shell := exec.Command("bash", "-c", `while :; do tinybroker sub x --ready-file "$READY"; echo again; done`)
+	ready := t.TempDir() + "/ready"
+	var out lockedBuffer
+	shell.Env = testEnv(t, "TINYBROKER_SERVER="+b.address, "READY="+ready)
+	shell.Stdout = &out
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := shell.Start(); err != nil {
+		t.Skip(err)
+	}
+	waitFile(t, ready)
+	if err := syscall.Kill(-shell.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does for Ctrl-C
+		t.Fatal(err)
+	}
+	err := shell.Wait()
+	if status, ok := shell.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGINT {
+		t.Errorf("the shell ended with %v", err)
+	}
+	if strings.Contains(out.String(), "again") {
+		t.Error("the loop went on")
+	}
+}
+
+// A signal that the process was started with ignored stays ignored, as for jobs in the background of a script.
+func TestIgnoredSignalStaysIgnored(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	ready := t.TempDir() + "/ready"
+	shell := exec.Command("sh", "-c", `trap '' INT; exec tinybroker sub x -n 1 --ready-file "$READY"`)
+	shell.Env = testEnv(t, "TINYBROKER_SERVER="+b.address, "READY="+ready)
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFile(t, ready)
+	if err := shell.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	b.pub("", "x", "y")
+	if err := shell.Wait(); err != nil {
+		t.Errorf("the subscriber ended with %v", err)
+	}
+}
+
+func TestPubInterrupted(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		pub := start(t, []string{"pub", "x", "-s", b.address, "-v"}, withStdin)
+		fmt.Fprint(pub.stdin, "1\n2\n3\nhalf")
+		pub.says("line 3: accepted")
+		pub.signal(s)
+		pub.ended(128 + int(s))
+		if !strings.Contains(pub.stderr.String(), "tinybroker: interrupted: 3 confirmed, 0 unconfirmed\n") {
+			t.Errorf("%v: %s", s, pub.stderr.String())
+		}
+	}
+}
+
+// With a broker that confirms nothing, an interrupted pub waits for two seconds, or until the second signal.
+func TestPubInterruptedUnconfirmed(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	var pubs []*process
+	for range 2 {
+		pub := start(t, []string{"pub", "x", "-s", b.address, "-v"}, withStdin)
+		fmt.Fprintln(pub.stdin, "1")
+		pub.says("line 1: accepted")
+		pubs = append(pubs, pub)
+	}
+	b.signal(syscall.SIGSTOP)
+	for _, pub := range pubs {
+		fmt.Fprint(pub.stdin, "2\n3\n")
+		time.Sleep(50 * time.Millisecond) // to have them read
+		pub.signal(syscall.SIGINT)
+	}
+	began := time.Now()
+	time.Sleep(100 * time.Millisecond)
+	pubs[1].signal(syscall.SIGINT)
+	pubs[1].ended(128 + int(syscall.SIGINT))
+	if took := time.Since(began); took > interruptPatience {
+		t.Errorf("the second signal took %v", took)
+	}
+	pubs[0].ended(128 + int(syscall.SIGINT))
+	if !strings.Contains(pubs[0].stderr.String(), "tinybroker: interrupted: 1 confirmed, 2 unconfirmed\n") {
+		t.Error(pubs[0].stderr.String())
+	}
+	b.signal(syscall.SIGCONT)
+}
