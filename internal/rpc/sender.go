@@ -14,7 +14,7 @@ type sender struct {
 	stream grpc.ServerStream
 	// underWay is how many messages are in the frame being written, or givenUp.
 	underWay atomic.Int64
-	pending  pendingFrames
+	pending  *pendingFrames
 }
 
 // givenUp says that the handler has reported the frame under way as lost.
@@ -36,7 +36,7 @@ func (s *sender) run() error {
 		select {
 		case <-s.sub.Wake():
 		case <-s.sub.Done():
-			frame, err := closedFrame(s.sub.Ending(), &s.pending)
+			frame, err := closedFrame(s.sub.Ending(), s.pending)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func (s *sender) run() error {
 func (s *sender) send(d *core.Delivery) error {
 	n := int64(d.Count)
 	given := !s.underWay.CompareAndSwap(0, n)
-	err := s.stream.SendMsg(&rawFrame{bufs: deliveryFrame(d, &s.pending)})
+	err := s.stream.SendMsg(&rawFrame{bufs: deliveryFrame(d, s.pending)})
 	given = given || !s.underWay.CompareAndSwap(n, 0)
 	s.sub.Settle(d, err == nil && !given)
 	return err

@@ -129,7 +129,6 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(newRawCodec()),
 		grpc.ReadBufferSize(bufferSize),
 		grpc.WriteBufferSize(bufferSize),
-		grpc.SharedWriteBuffer(true),
 		grpc.InitialWindowSize(windowSize),
 		grpc.InitialConnWindowSize(windowSize),
 		grpc.MaxRecvMsgSize(s.receiveLimit()),

@@ -76,6 +76,33 @@ func TestMaxConnections(t *testing.T) {
 	if n := publishOne(t, third, "a", nil); n != 1 {
 		t.Errorf("%d receivers", n)
 	}
+	silence(t, station, "waits to be accepted")
+	if took, err := shutDown(t, station, 10*time.Second); err != nil || took > 2*time.Second {
+		t.Errorf("shutdown took %s: %v", took, err)
+	}
+}
+
+// TestStreamLimit: the calls of one connection are bounded, and clients are told.
+func TestStreamLimit(t *testing.T) {
+	station := newStation(t, nil)
+	told := uint32(0)
+	c := silence(t, station, http2.ClientPreface)[0]
+	framer := http2.NewFramer(c, c)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	for told == 0 {
+		f, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if settings, ok := f.(*http2.SettingsFrame); ok {
+			told, _ = settings.Value(http2.SettingMaxConcurrentStreams)
+		}
+	}
+	if told != maxStreams {
+		t.Errorf("at most %d streams are allowed", told)
+	}
 }
 
 // TestPings: a client may ping as often as ours and stock ones do, also without a call; one that floods is cut off.

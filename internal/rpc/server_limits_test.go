@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func TestMessageSizeLimit(t *testing.T) {
 					t.Fatalf("limit %+d: %v", d, err)
 				}
 				got := sub.take(t, 1)[0]
-				if string(got.GetPayload()) != string(r.GetPayload()) || got.GetKey() != r.GetKey() || len(got.GetHeaders()) != len(r.GetHeaders()) {
+				if !bytes.Equal(got.GetPayload(), r.GetPayload()) || got.GetKey() != r.GetKey() || len(got.GetHeaders()) != len(r.GetHeaders()) {
 					t.Fatalf("limit %+d: another message arrived", d)
 				}
 			}

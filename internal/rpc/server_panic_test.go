@@ -83,7 +83,7 @@ func TestPanicsOfHandlers(t *testing.T) {
 		t.Errorf("%d panics logged", n)
 	}
 	err = station.server.guardStream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/t/S"}, func(any, grpc.ServerStream) error {
-		return errOdd{}
+		return secretError{}
 	})
 	if status.Code(err) != codes.Internal || status.Convert(err).Message() != "internal error" {
 		t.Errorf("an unforeseen error is told as %v", err)
@@ -93,6 +93,6 @@ func TestPanicsOfHandlers(t *testing.T) {
 	}
 }
 
-type errOdd struct{}
+type secretError struct{}
 
-func (errOdd) Error() string { return "secret" }
+func (secretError) Error() string { return "secret" }

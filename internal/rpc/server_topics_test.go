@@ -136,3 +136,33 @@ func TestBadPatterns(t *testing.T) {
 		t.Errorf("%d subscriptions", n)
 	}
 }
+
+// TestBrokerTopicsStayHidden: what the broker itself publishes is seen only by those who spell the prefix.
+func TestBrokerTopicsStayHidden(t *testing.T) {
+	station := newStation(t, nil)
+	stub := station.stub(t)
+	spelt := openPatterns(t, stub, "$tb.event.**", "end")
+	braces := openPatterns(t, stub, "{a,$tb}.event.*.*", "end")
+	hidden := openPatterns(t, stub, "**", "*.**", "*", "*.event.**", "?tb.**", "[$]tb.**", "**.opened", "*tb.event.**", "{*,**}.subscription.opened")
+	openPatterns(t, stub, "x").cancel()
+	eventually(t, "the subscription is gone", func() bool { return station.broker.Stats().Subscriptions == 3 })
+	open(t, station.stub(t, frozenOptions()...), &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"f"}, Capacity: 1})
+	published := int(fill(t, station, stub, "f"))
+	publishOne(t, stub, "end", nil)
+	for _, sub := range []*stockStream{spelt, braces} {
+		topics := map[string]int{}
+		for topics["end"] == 0 {
+			for _, m := range sub.take(t, 1) {
+				topics[m.GetTopic()]++
+			}
+		}
+		if topics["$tb.event.subscription.opened"] < 2 || topics["$tb.event.subscription.evicted"] != 1 || topics["$tb.event.subscription.closed"] < 1 {
+			t.Errorf("events %v", topics)
+		}
+	}
+	for _, m := range hidden.take(t, published+1) {
+		if topic := m.GetTopic(); topic != "f" && topic != "end" {
+			t.Errorf("%q was delivered", topic)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 	if err != nil {
 		return err
 	}
-	sender := &sender{sub: sub, stream: stream}
+	sender := &sender{sub: sub, stream: stream, pending: new(pendingFrames)}
 	returned := make(chan struct{})
 	defer close(returned)
 	defer s.server.linger(stream.Context(), sender)
@@ -62,7 +62,9 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 			}
 			return closed(stream, sub, sender)
 		case <-sub.Done():
-			s.awaitLastFrame(stream.Context(), sent)
+			if err := s.awaitLastFrame(stream.Context(), sent); err != nil {
+				return err
+			}
 			return closed(stream, sub, sender)
 		}
 	}
@@ -137,15 +139,17 @@ func listen(stream subscribeStream, sub consumer) error {
 }
 
 // awaitLastFrame gives the sender time to get rid of the frame under way and to write `closed` after it. A subscriber
-// that takes nothing for that long gets the trailers only, when it reads on.
-func (s *brokerService) awaitLastFrame(ctx context.Context, sent <-chan error) {
+// that takes nothing for that long gets the trailers only, when it reads on. The error is the sender's.
+func (s *brokerService) awaitLastFrame(ctx context.Context, sent <-chan error) error {
 	timeout := time.NewTimer(s.server.broker.Options().SendTimeout)
 	defer timeout.Stop()
 	select {
-	case <-sent:
+	case err := <-sent:
+		return err
 	case <-timeout.C:
 	case <-ctx.Done():
 	}
+	return nil
 }
 
 // closed ends the stream of an ended subscription.
@@ -180,10 +184,12 @@ func (s *Server) linger(ctx context.Context, sender *sender) {
 	if !ok {
 		return
 	}
+	// Few streams are in that state for longer than a moment. The function keeps no more of them than it needs.
+	pending, id, client := sender.pending, sender.sub.ID(), sender.sub.Client()
 	time.AfterFunc(s.options.times.linger, func() {
-		if sender.pending.count() > 0 && address.conn.open() {
+		if pending.count() > 0 && address.conn.open() {
 			s.log.Warn("connection closed: an ended subscription's stream was not read", "peer", address.String(),
-				"subscription", sender.sub.ID(), "client", sender.sub.Client())
+				"subscription", id, "client", client)
 			_ = address.conn.Close()
 		}
 	})
