@@ -31,6 +31,9 @@ type Broker struct {
 	subscriptions map[string]consumer
 	groups        map[string]*group
 	evictions     evictionLog
+
+	sampleMu sync.Mutex // comes before all others
+	sampler  sampler
 }
 
 // New returns a broker with the given limits.
@@ -208,18 +211,29 @@ func (b *Broker) forget(c consumer) {
 	ending := c.Ending()
 	evicted := ending.Reason == EndEvicted || ending.Reason == EndStalled
 	if evicted {
-		b.evictions.add(e.id, ending)
+		b.evictions.add(EvictionStats{
+			Time:     b.clock.Now(),
+			ID:       e.id,
+			Client:   e.client,
+			Peer:     e.peer,
+			Patterns: e.patterns.Strings(),
+			Group:    groupOf(c),
+		}, ending)
 		b.counters.evictions.Add(1)
 	}
 	b.mu.Unlock()
-	group := ""
-	switch c := c.(type) {
-	case *Subscription:
-		b.router.remove(c.patterns, c)
-	case *Member:
-		group = c.Group()
+	if s, ok := c.(*Subscription); ok {
+		b.router.remove(s.patterns, s)
 	}
-	b.farewell(c, group, ending, evicted)
+	b.farewell(c, groupOf(c), ending, evicted)
+}
+
+// groupOf returns the group of a member, and nothing for a broadcast subscription.
+func groupOf(c consumer) string {
+	if m, ok := c.(*Member); ok {
+		return m.Group()
+	}
+	return ""
 }
 
 // amend corrects what is remembered of an eviction.

@@ -25,6 +25,10 @@ type consumer interface {
 	drain()
 	// Ending is as in Subscription.
 	Ending() Ending
+	// sample takes the meters' readings for slot i.
+	sample(i int)
+	// stats describes the consumer; s has the times of the samples.
+	stats(s *sampler) SubscriptionStats
 }
 
 func (e *endpoint) point() *endpoint { return e }

@@ -119,10 +119,12 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 	e.frame.release()
 	s.fill.remove(int64(e.n), e.size())
 	s.droppedFront += uint64(e.n) + uint64(e.before)
+	s.dropped += uint64(e.n)
 	s.broker.counters.dropped.Add(uint64(e.n))
 }
 
 func (s *Subscription) dropBackLocked(n int) {
 	s.droppedBack += uint32(n)
+	s.dropped += uint64(n)
 	s.broker.counters.dropped.Add(uint64(n))
 }

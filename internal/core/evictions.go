@@ -9,25 +9,25 @@ const evictionsKept = 1000
 type evictionLog struct {
 	ring []eviction
 	next int
-	byID map[string]int // the newest one's place in ring
+	byID map[string]int // the newest one's place in ring, until it is told
 }
 
 type eviction struct {
-	id     string
+	who    EvictionStats // but for what the ending says
 	ending Ending
 }
 
-func (l *evictionLog) add(id string, ending Ending) {
+func (l *evictionLog) add(who EvictionStats, ending Ending) {
 	if l.byID == nil {
 		l.byID = make(map[string]int)
 	}
 	if len(l.ring) < evictionsKept {
 		l.ring = append(l.ring, eviction{})
-	} else if old := l.ring[l.next].id; l.byID[old] == l.next {
+	} else if old := l.ring[l.next].who.ID; l.byID[old] == l.next {
 		delete(l.byID, old)
 	}
-	l.ring[l.next] = eviction{id, ending}
-	l.byID[id] = l.next
+	l.ring[l.next] = eviction{who, ending}
+	l.byID[who.ID] = l.next
 	l.next = (l.next + 1) % evictionsKept
 }
 
@@ -47,4 +47,16 @@ func (l *evictionLog) tell(id string) *Ending {
 	delete(l.byID, id)
 	ending := l.ring[i].ending
 	return &ending
+}
+
+// all returns the evictions that are remembered.
+func (l *evictionLog) all() []EvictionStats {
+	all := make([]EvictionStats, len(l.ring))
+	for i := range l.ring {
+		e := l.ring[i].who
+		ending := l.ring[i].ending
+		e.Reason, e.Text, e.Lost, e.Lived = ending.Reason.String(), ending.Text, ending.Lost, ending.Lived
+		all[i] = e
+	}
+	return all
 }

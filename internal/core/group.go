@@ -33,6 +33,7 @@ type group struct {
 
 	inFlight int
 	counters groupCounters
+	outMeter meter
 
 	letters []deadLetter // to be published once mu is free
 }
@@ -40,6 +41,7 @@ type group struct {
 // groupCounters only grow.
 type groupCounters struct {
 	accepted    uint64
+	delivered   uint64 // redeliveries included
 	acked       uint64
 	dead        uint64
 	dropped     uint64
@@ -163,9 +165,9 @@ func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, 
 		p.crowded = true
 	}
 	if run.Keyed {
-		g.addKeyedLocked(r.lanes, p.frame, start, end)
+		g.addKeyedLocked(r.lanes, p, start, end)
 	} else {
-		g.addLocked(r.lanes, p.frame, start, end, n)
+		g.addLocked(r.lanes, p, start, end, n)
 	}
 	return true
 }
@@ -224,15 +226,15 @@ func (g *group) countDroppedLocked(n int) {
 }
 
 // addLocked queues n messages without a key, each in one of the lanes.
-func (g *group) addLocked(lanes []*lane, f *frame, start, end uint32, n int) {
+func (g *group) addLocked(lanes []*lane, from *publication, start, end uint32, n int) {
 	for n > 0 {
 		l, k := g.chooseLocked(lanes, n)
 		stop := end
 		if k < n {
-			_, size := measure(g.encoding, f.data[start:end], k, int64(end-start))
+			_, size := measure(g.encoding, from.frame.data[start:end], k, int64(end-start))
 			stop = start + uint32(size)
 		}
-		l.add(f, start, stop, k)
+		l.add(from, start, stop, k)
 		start, n = stop, n-k
 	}
 }

@@ -50,7 +50,7 @@ func (g *group) tick() {
 		b.router.remove(l.patterns, l)
 	}
 	if ended && len(gone) > 0 {
-		b.emit("group.expired", groupEvent{Group: g.name, Dropped: g.stats().Dropped})
+		b.emit("group.expired", groupEvent{Group: g.name, Dropped: g.stats(nil).Dropped})
 	}
 }
 

@@ -16,7 +16,8 @@ type keyState struct {
 }
 
 // addKeyedLocked queues records some of which have keys.
-func (g *group) addKeyedLocked(lanes []*lane, f *frame, start, end uint32) {
+func (g *group) addKeyedLocked(lanes []*lane, from *publication, start, end uint32) {
+	f := from.frame
 	plain, n := start, 0 // records without a key, not queued yet
 	for start < end {
 		stop := start + uint32(g.encoding.Len(f.data[start:end]))
@@ -26,15 +27,15 @@ func (g *group) addKeyedLocked(lanes []*lane, f *frame, start, end uint32) {
 			start = stop
 			continue
 		}
-		g.addLocked(lanes, f, plain, start, n)
-		g.addOneKeyedLocked(lanes, f, start, stop, key)
+		g.addLocked(lanes, from, plain, start, n)
+		g.addOneKeyedLocked(lanes, from, start, stop, key)
 		plain, n = stop, 0
 		start = stop
 	}
-	g.addLocked(lanes, f, plain, end, n)
+	g.addLocked(lanes, from, plain, end, n)
 }
 
-func (g *group) addOneKeyedLocked(lanes []*lane, f *frame, start, end uint32, key []byte) {
+func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end uint32, key []byte) {
 	st := g.keys[string(key)]
 	if st == nil {
 		st = &keyState{name: string(key)}
@@ -43,9 +44,9 @@ func (g *group) addOneKeyedLocked(lanes []*lane, f *frame, start, end uint32, ke
 	st.lane = g.laneOfKeyLocked(st, lanes)
 	g.order++
 	p := g.newParcel()
-	p.frame, p.start, p.end, p.n = f, start, end, 1
-	p.lane, p.order, p.key = st.lane, g.order, st
-	f.retain()
+	p.frame, p.start, p.end, p.n = from.frame, start, end, 1
+	p.lane, p.order, p.key, p.queued = st.lane, g.order, st, from.now
+	p.frame.retain()
 	if st.idle() {
 		st.inLane = true
 		p.lane.addParcel(p)

@@ -3,8 +3,8 @@ package core
 import "container/heap"
 
 // add queues n fresh messages at the back.
-func (l *lane) add(f *frame, start, end uint32, n int) {
-	g := l.group
+func (l *lane) add(from *publication, start, end uint32, n int) {
+	g, f := l.group, from.frame
 	order := g.order + 1
 	g.order += uint64(n)
 	if l.fresh.len > 0 {
@@ -21,7 +21,7 @@ func (l *lane) add(f *frame, start, end uint32, n int) {
 	}
 	p := g.newParcel()
 	p.frame, p.start, p.end, p.n = f, start, end, n
-	p.lane, p.order = l, order
+	p.lane, p.order, p.queued = l, order, from.now
 	f.retain()
 	l.addParcel(p)
 }

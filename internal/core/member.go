@@ -29,6 +29,7 @@ type Member struct {
 	writing      uint64    // first delivery number of the delivery under way; 0: none is
 	writingSince time.Time
 	held         []*keyState // keys it holds of which more is waiting
+	outMeter     meter
 	acked        uint64
 	lastAck      time.Time
 }
@@ -141,6 +142,7 @@ func (m *Member) giveLocked(d *Delivery, p *parcel) {
 	p.attempt++
 	p.member, p.first = m, m.sequence+1
 	m.sequence += uint64(p.n)
+	m.group.counters.delivered += uint64(p.n)
 	m.inFlight += p.n
 	m.group.inFlight += p.n
 	m.flights = append(m.flights, p)

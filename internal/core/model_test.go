@@ -167,7 +167,7 @@ func modelPublish(t *testing.T, b *Broker, rng *rand.Rand, topics []string, subs
 // publishBatchNoGrace publishes as one who has used up the grace that a large frame gets.
 func publishBatchNoGrace(b *Broker, batch *Batch) {
 	f := newFrame(&b.memory, batch.Data)
-	p := &publication{id: b.publications.Add(1), frame: f}
+	p := &publication{id: b.publications.Add(1), frame: f, now: b.clock.Now()}
 	_ = b.publishRuns(context.Background(), p, batch.Runs)
 	f.release()
 }

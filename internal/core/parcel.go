@@ -11,6 +11,7 @@ type parcel struct {
 	n          int
 	lane       *lane
 	order      uint64    // the first message's place in the group's order of arrival; the others count on
+	queued     time.Time // when it came
 	key        *keyState // nil: no key
 	attempt    int       // deliveries so far
 	crashes    int       // how many of those ended with the member's stream

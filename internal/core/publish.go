@@ -48,6 +48,7 @@ const frameGrace = 100 * time.Millisecond
 type publication struct {
 	id       uint64
 	frame    *frame
+	now      time.Time
 	patience time.Duration
 	grace    time.Duration
 	need     int64           // size of the message that found no room
@@ -78,6 +79,7 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	}
 	p := publications.Get().(*publication)
 	p.id = b.publications.Add(1)
+	p.now = b.clock.Now()
 	p.frame, p.patience, p.grace, p.gaveUp, p.crowded = f, batch.MaxWait, frameGrace, nil, false
 	err := b.publishRuns(ctx, p, batch.Runs)
 	crowded := p.crowded
@@ -202,6 +204,7 @@ func (b *Broker) fanOut(p *publication, r *Run, start int) (_ piece, blocked *in
 			done.receivers++
 		}
 	}
+	rt.count(p, done)
 	return done, nil, nil
 }
 

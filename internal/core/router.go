@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -46,6 +47,19 @@ type shard struct {
 type route struct {
 	generation uint64
 	receivers  []receiver
+
+	// What the topic has seen since it is remembered.
+	in, inBytes, out                uint64
+	last                            time.Time
+	inMeter, inBytesMeter, outMeter meter
+}
+
+// count adds what was published to the topic.
+func (rt *route) count(p *publication, done piece) {
+	rt.in += uint64(done.count)
+	rt.inBytes += uint64(done.size)
+	rt.out += uint64(done.count * done.receivers)
+	rt.last = p.now
 }
 
 // interest is what the index finds: a *Subscription, or a *lane of a group.
@@ -84,15 +98,15 @@ func (r *router) remove(patterns *PatternSet, who interest) {
 	}
 }
 
-// forget drops the routes that are older than generation.
+// forget lets go of the subscriptions that routes older than generation name.
 func (r *router) forget(generation uint64) {
 	for i := range r.shards {
 		sh := &r.shards[i]
 		sh.mu.Lock()
-		for topic, rt := range sh.routes {
+		for _, rt := range sh.routes {
 			if rt.generation < generation {
 				sh.receivers -= len(rt.receivers)
-				delete(sh.routes, topic)
+				rt.receivers, rt.generation = nil, 0
 			}
 		}
 		sh.mu.Unlock()
@@ -137,8 +151,8 @@ func (r *router) heard(topic string) bool {
 	return len(r.lookup(sh, []byte(topic)).receivers) > 0
 }
 
-// remember puts a route into the cache, known telling that it is there already, and forgets others, whichever come
-// first, until the bounds hold again.
+// remember puts a route into the cache, known telling that it is there already, and forgets others, those that have been idle
+// for longest among a few, until the bounds hold again.
 func (sh *shard) remember(topic string, rt *route, known bool) {
 	if len(rt.receivers) < cap(rt.receivers)/4 {
 		rt.receivers = append([]receiver(nil), rt.receivers...)
@@ -150,14 +164,28 @@ func (sh *shard) remember(topic string, rt *route, known bool) {
 	if len(sh.routes) <= shardRoutes && sh.receivers <= shardReceivers {
 		return
 	}
-	for other, old := range sh.routes {
-		if old == rt {
+	for len(sh.routes) > 1 && (len(sh.routes) > shardRoutes || sh.receivers > shardReceivers) {
+		idlest := sh.idlest(rt)
+		sh.receivers -= len(sh.routes[idlest].receivers)
+		delete(sh.routes, idlest)
+	}
+}
+
+// idlest looks at a few routes, whichever the map offers, and returns the topic that was published to longest ago.
+func (sh *shard) idlest(but *route) (topic string) {
+	const looks = 5
+	var oldest *route
+	seen := 0
+	for t, rt := range sh.routes {
+		if rt == but {
 			continue
 		}
-		sh.receivers -= len(old.receivers)
-		delete(sh.routes, other)
-		if len(sh.routes) <= shardRoutes && sh.receivers <= shardReceivers {
-			return
+		if oldest == nil || rt.last.Before(oldest.last) {
+			topic, oldest = t, rt
+		}
+		if seen++; seen == looks {
+			break
 		}
 	}
+	return topic
 }

@@ -82,10 +82,15 @@ type GroupStats struct {
 	Created  time.Time
 	Members  int
 
+	// Oldest is when the message came that has waited longest in a lane; zero: none waits.
+	Oldest time.Time
+	Out    Rates // deliveries, redeliveries included
+
 	Pending  int // waiting, those between two attempts included
 	InFlight int
 
 	Accepted    uint64 // messages queued for the group
+	Delivered   uint64 // redeliveries included
 	Acked       uint64 // done: acknowledged or, without acks, written
 	DeadLetters uint64 // had all their attempts, or were rejected
 	Dropped     uint64 // by the overflow policy, or with their lane or the group
@@ -96,24 +101,30 @@ type GroupStats struct {
 
 // Groups returns a snapshot of every group, in no particular order.
 func (b *Broker) Groups() []GroupStats {
-	b.mu.Lock()
-	groups := make([]*group, 0, len(b.groups))
-	for _, g := range b.groups {
-		groups = append(groups, g)
-	}
-	b.mu.Unlock()
+	groups := b.allGroups()
 	stats := make([]GroupStats, len(groups))
 	for i, g := range groups {
-		stats[i] = g.stats()
+		stats[i] = g.stats(nil)
 	}
 	return stats
 }
 
-func (g *group) stats() GroupStats {
+func (b *Broker) allGroups() []*group {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	groups := make([]*group, 0, len(b.groups))
+	for _, g := range b.groups {
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// stats describes the group; without a sampler its rates are left out.
+func (g *group) stats(s *sampler) GroupStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.counters
-	return GroupStats{
+	st := GroupStats{
 		Name:        g.name,
 		Settings:    g.settings,
 		Created:     g.created,
@@ -121,6 +132,7 @@ func (g *group) stats() GroupStats {
 		Pending:     int(c.accepted-c.acked-c.dead-c.dropped) - g.inFlight,
 		InFlight:    g.inFlight,
 		Accepted:    c.accepted,
+		Delivered:   c.delivered,
 		Acked:       c.acked,
 		DeadLetters: c.dead,
 		Dropped:     c.dropped,
@@ -128,4 +140,13 @@ func (g *group) stats() GroupStats {
 		Expired:     c.expired,
 		Ineffective: c.ineffective,
 	}
+	for _, l := range g.lanes {
+		if p := l.oldest(); p != nil && (st.Oldest.IsZero() || p.queued.Before(st.Oldest)) {
+			st.Oldest = p.queued
+		}
+	}
+	if s != nil {
+		st.Out = s.rates(&g.outMeter)
+	}
+	return st
 }

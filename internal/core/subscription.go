@@ -98,7 +98,9 @@ type Subscription struct {
 	sequence     uint64 // last delivery number given out
 	droppedFront uint64 // dropped before the queue's front
 	droppedBack  uint32 // dropped after the queue's back
-	lagging      bool   // past three quarters, not yet told
+	dropped      uint64 // by policy, in all
+	outMeter     meter
+	lagging      bool // past three quarters, not yet told
 	lagTold      time.Time
 }
 

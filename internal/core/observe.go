@@ -1,0 +1,241 @@
+package core
+
+import (
+	"time"
+)
+
+// Observe returns a snapshot of what q asks for. Its cost grows with the number of topics or subscriptions there are, whatever the limit;
+// none of it is paid by publishers. The error wraps ErrProtocol.
+func (b *Broker) Observe(q Query) (*Snapshot, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	snap := &Snapshot{Broker: b.Stats()}
+	b.sampleMu.Lock()
+	s := b.sampler // meters share their rings with the broker's: read under the lock only
+	snap.Rates = BrokerRates{
+		In:              s.rates(&s.in),
+		InBytes:         s.rates(&s.inBytes),
+		Out:             s.rates(&s.out),
+		OutBytes:        s.rates(&s.outBytes),
+		InHistory:       s.series(&s.in),
+		OutHistory:      s.series(&s.out),
+		EvictionsMinute: s.evictions.sum(),
+		DroppedMinute:   s.dropped.sum(),
+	}
+	b.sampleMu.Unlock()
+	views := map[View]func(*Query, *Snapshot, *sampler){
+		ViewTopics:        b.observeTopics,
+		ViewSubscriptions: b.observeSubscriptions,
+		ViewGroups:        b.observeGroups,
+		ViewMembers:       b.observeMembers,
+		ViewEvictions:     b.observeEvictions,
+	}
+	var shown []View
+	switch q.View {
+	case ViewTotals:
+	case ViewOverview:
+		shown = []View{ViewTopics, ViewSubscriptions, ViewEvictions}
+	case ViewAll:
+		shown = []View{ViewTopics, ViewSubscriptions, ViewGroups, ViewMembers, ViewEvictions}
+	default:
+		shown = []View{q.View}
+	}
+	for _, v := range shown {
+		views[v](&q, snap, &s)
+	}
+	return snap, nil
+}
+
+func (b *Broker) observeTopics(q *Query, snap *Snapshot, s *sampler) {
+	var all []TopicStats
+	for i := range b.router.shards {
+		sh := &b.router.shards[i]
+		sh.mu.Lock()
+		for topic, rt := range sh.routes {
+			if rt.in > 0 && !ownTopic(topic) {
+				all = append(all, rt.stats(topic, s))
+			}
+		}
+		sh.mu.Unlock()
+	}
+	snap.Topics, snap.Rows.Topics = rows(q, all, topicSortings,
+		func(t *TopicStats) []string { return []string{t.Topic} },
+		func(t *TopicStats) string { return t.Topic })
+}
+
+func ownTopic(topic string) bool { return topic[0] == '$' }
+
+func (rt *route) stats(topic string, s *sampler) TopicStats {
+	t := TopicStats{
+		Topic:         topic,
+		InMsgs:        rt.in,
+		InBytes:       rt.inBytes,
+		OutMsgs:       rt.out,
+		LastPublished: rt.last,
+		In:            s.rates(&rt.inMeter),
+		InBytesPS:     s.rates(&rt.inBytesMeter),
+		Out:           s.rates(&rt.outMeter),
+		History:       s.series(&rt.inMeter),
+	}
+	for _, r := range rt.receivers {
+		if _, isGroup := r.(*groupRoute); isGroup {
+			t.Groups++
+		} else {
+			t.Subscriptions++
+		}
+	}
+	return t
+}
+
+func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
+	all := make([]SubscriptionStats, 0, 64)
+	for _, c := range b.snapshot() {
+		e := c.point()
+		if q.ID != "" && e.id != q.ID || q.Topic != "" && !e.patterns.Match(q.Topic) {
+			continue
+		}
+		st := c.stats(s)
+		if q.Group == "" || st.Group == q.Group {
+			all = append(all, st)
+		}
+	}
+	snap.Subscriptions, snap.Rows.Subscriptions = rows(q, all, subscriptionSortings,
+		func(t *SubscriptionStats) []string {
+			return append([]string{t.ID, t.Client, t.Peer, t.Group}, t.Patterns...)
+		},
+		func(t *SubscriptionStats) string { return t.ID })
+}
+
+func (e *endpoint) stats() SubscriptionStats {
+	return SubscriptionStats{
+		ID:       e.id,
+		Client:   e.client,
+		Peer:     e.peer,
+		Patterns: e.patterns.Strings(),
+		State:    StateActive,
+		Created:  e.created,
+	}
+}
+
+func (s *Subscription) stats(sm *sampler) SubscriptionStats {
+	st := s.endpoint.stats()
+	queued, bytes := s.Queued()
+	st.Queued, st.QueuedBytes, st.Capacity = int(queued), bytes, int(s.capacity)
+	st.Overflow = s.overflow
+	if queued > s.capacity-s.capacity/4 {
+		st.State = StateLagging
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Delivered, st.Dropped = s.sequence, s.dropped
+	st.Out = sm.rates(&s.outMeter)
+	return st
+}
+
+func (m *Member) stats(sm *sampler) SubscriptionStats {
+	st := m.endpoint.stats()
+	g := m.group
+	queued, bytes := g.fill.load()
+	st.Group, st.Overflow = g.name, g.settings.Overflow
+	st.Queued, st.QueuedBytes, st.Capacity = int(queued), bytes, int(g.capacity)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st.State = m.stateLocked()
+	st.InFlight, st.Delivered = m.inFlight, m.sequence
+	st.Out = sm.rates(&m.outMeter)
+	return st
+}
+
+// stalledAfter is how long a frame may take to be written before the member is shown as stalled.
+const stalledAfter = time.Second
+
+func (m *Member) stateLocked() string {
+	switch {
+	case m.leaving:
+		return StateLeaving
+	case m.writing > 0 && m.broker.clock.Now().Sub(m.writingSince) >= stalledAfter:
+		return StateStalled
+	}
+	return StateActive
+}
+
+func (b *Broker) observeGroups(q *Query, snap *Snapshot, s *sampler) {
+	var all []GroupStats
+	for _, g := range b.allGroups() {
+		if q.Group == "" || g.name == q.Group {
+			all = append(all, g.stats(s))
+		}
+	}
+	snap.Groups, snap.Rows.Groups = rows(q, all, groupSortings,
+		func(t *GroupStats) []string { return []string{t.Name} },
+		func(t *GroupStats) string { return t.Name })
+}
+
+func (b *Broker) observeMembers(q *Query, snap *Snapshot, s *sampler) {
+	var all []MemberStats
+	for _, g := range b.allGroups() {
+		if q.Group == "" || g.name == q.Group {
+			all = append(all, g.memberStats(s)...)
+		}
+	}
+	snap.Members, snap.Rows.Members = rows(q, all, memberSortings,
+		func(t *MemberStats) []string { return append([]string{t.ID, t.Client, t.Peer, t.Group}, t.Patterns...) },
+		func(t *MemberStats) string { return t.ID })
+}
+
+func (g *group) memberStats(s *sampler) []MemberStats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []MemberStats
+	var acked uint64
+	for _, l := range g.lanes {
+		for _, m := range l.members {
+			acked += m.acked
+			all = append(all, MemberStats{
+				ID:          m.id,
+				Client:      m.client,
+				Peer:        m.peer,
+				Group:       g.name,
+				Patterns:    m.patterns.Strings(),
+				State:       m.stateLocked(),
+				InFlight:    m.inFlight,
+				MaxInFlight: m.maxInFlight,
+				Delivered:   m.sequence,
+				Acked:       m.acked,
+				LastAck:     m.lastAck,
+				Created:     m.created,
+				Out:         s.rates(&m.outMeter),
+			})
+		}
+	}
+	for i := range all {
+		if acked > 0 {
+			all[i].Share = float64(all[i].Acked) / float64(acked)
+		}
+	}
+	return all
+}
+
+func (b *Broker) observeEvictions(q *Query, snap *Snapshot, _ *sampler) {
+	b.mu.Lock()
+	all := b.evictions.all()
+	b.mu.Unlock()
+	snap.Evictions, snap.Rows.Evictions = rows(q, all, evictionSortings,
+		func(t *EvictionStats) []string {
+			return append([]string{t.ID, t.Client, t.Peer, t.Group, t.Reason}, t.Patterns...)
+		},
+		func(t *EvictionStats) string { return t.ID })
+}
+
+// CloseSubscription ends a subscription or membership on an operator's behalf. ErrNotFound: there is none of that id.
+func (b *Broker) CloseSubscription(id string) error {
+	b.mu.Lock()
+	c, ok := b.subscriptions[id]
+	b.mu.Unlock()
+	if !ok {
+		return ErrNotFound
+	}
+	c.end(EndKicked)
+	return nil
+}

@@ -1,0 +1,229 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func observe(t testing.TB, b *Broker, q Query) *Snapshot {
+	t.Helper()
+	snap, err := b.Observe(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// stand makes a broker with a broadcast of five topics, a group of three and an eviction.
+func stand(t testing.TB) *Broker {
+	b := newBroker(t, nil)
+	all := subscribe(t, b, SubscribeOptions{ID: "all", Client: "dashboard", Patterns: []string{"**"}})
+	subscribe(t, b, SubscribeOptions{ID: "slow", Client: "billing", Patterns: []string{"news.3"}, Capacity: 100})
+	doomed := subscribe(t, b, SubscribeOptions{ID: "doomed", Client: "frozen", Peer: "10.0.0.7:1", Patterns: []string{"news.**"}, Capacity: 10})
+	var members []*Member
+	for i := range 3 {
+		members = append(members, join(t, b, JoinOptions{ID: fmt.Sprintf("m%d", i), Patterns: []string{"job.*"}, MaxInFlight: 10}))
+	}
+	for i := range 5 {
+		publish(t, b, numbered(fmt.Sprintf("news.%d", i), 0, 20*(i+1))...)
+	}
+	publish(t, b, numbered("job.a", 0, 30)...)
+	wantEnded(t, doomed, EndEvicted, 20)
+	takeAll(all)
+	for i, m := range members {
+		_, last := takeEverything(m)
+		m.Ack(SequenceRange{1, last.first + uint64(i)})
+	}
+	return b
+}
+
+func TestSnapshotsHoldWhatHappened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		b := stand(t)
+		time.Sleep(time.Until(begun.Add(time.Second)))
+		b.Sample()
+		snap := observe(t, b, Query{View: ViewAll})
+		var in, out uint64
+		for _, topic := range snap.Topics {
+			in += topic.InMsgs
+			out += topic.OutMsgs
+		}
+		if in != 330 || in != snap.Broker.Published || out != 330+80+30+10 {
+			t.Errorf("topics: %d in, %d out; published %d", in, out, snap.Broker.Published)
+		}
+		if first := snap.Topics[0]; first.Topic != "news.4" || first.In.Second != 100 || first.Subscriptions != 1 {
+			t.Errorf("busiest topic: %+v", first)
+		}
+		if snap.Rates.In.Second != 330 || snap.Rates.In.Minute != 330 {
+			t.Errorf("the broker's rates: %+v", snap.Rates)
+		}
+		if len(snap.Subscriptions) != 5 || snap.Subscriptions[0].ID != "slow" || snap.Subscriptions[0].Queued != 80 || snap.Subscriptions[0].State != StateLagging {
+			t.Errorf("fullest queue: %+v", snap.Subscriptions[0])
+		}
+		g := snap.Groups[0]
+		if g.Accepted != 30 || g.Accepted != g.Acked+uint64(g.Pending+g.InFlight)+g.Dropped+g.DeadLetters || g.Members != 3 {
+			t.Errorf("group: %+v", g)
+		}
+		var acked uint64
+		var share float64
+		inFlight := 0
+		for _, m := range snap.Members {
+			acked += m.Acked
+			inFlight += m.InFlight
+			share += m.Share
+		}
+		if acked != g.Acked || inFlight != g.InFlight || share < 0.999 || share > 1.001 {
+			t.Errorf("members: %d acked, %d in flight, shares sum up to %v; group %+v", acked, inFlight, share, g)
+		}
+		if len(snap.Evictions) != 1 {
+			t.Fatalf("evictions: %+v", snap.Evictions)
+		}
+		if e := snap.Evictions[0]; e.ID != "doomed" || e.Client != "frozen" || e.Peer != "10.0.0.7:1" || e.Lost != 20 || e.Reason != "evicted" || !slices.Equal(e.Patterns, []string{"news.**"}) {
+			t.Errorf("eviction: %+v", e)
+		}
+		var delivered uint64
+		for _, s := range snap.Subscriptions {
+			delivered += s.Delivered
+		}
+		if delivered != snap.Broker.Delivered {
+			t.Errorf("subscriptions say %d delivered, the broker %d", delivered, snap.Broker.Delivered)
+		}
+	})
+}
+
+func TestRatesUseTheTimeThatHasPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		step := func(n int, pause time.Duration) Rates {
+			publish(t, b, numbered("t", 0, n)...)
+			time.Sleep(pause)
+			b.Sample()
+			return observe(t, b, Query{}).Rates.In
+		}
+		if r := observe(t, b, Query{}).Rates.In; r != (Rates{}) {
+			t.Errorf("before the first sample: %+v", r)
+		}
+		if r := step(1000, time.Second); r.Second != 1000 || r.Minute != 1000 {
+			t.Errorf("after a second: %+v", r)
+		}
+		if r := step(1000, 10*time.Second); r.Second != 100 || r.Minute < 181 || r.Minute > 182 {
+			t.Errorf("after a late sample: %+v", r)
+		}
+		for range 60 {
+			step(60, time.Second)
+		}
+		if r := step(60, time.Second); r.Second != 60 || r.Minute != 60 {
+			t.Errorf("after a minute: %+v", r)
+		}
+		snap := observe(t, b, Query{View: ViewTopics})
+		if h := snap.Topics[0].History; len(h) != 60 || h[0] != 60 {
+			t.Errorf("history: %v", h)
+		}
+		for range 61 {
+			step(0, time.Second)
+		}
+		snap = observe(t, b, Query{View: ViewTopics})
+		if r := snap.Topics[0].In; r != (Rates{}) {
+			t.Errorf("a topic at rest: %+v", r)
+		}
+	})
+}
+
+func TestQueries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		b := stand(t)
+		time.Sleep(time.Until(begun.Add(time.Second)))
+		b.Sample()
+		topics := func(q Query) (names []string) {
+			q.View = ViewTopics
+			for _, row := range observe(t, b, q).Topics {
+				names = append(names, row.Topic)
+			}
+			return names
+		}
+		for _, c := range []struct {
+			q    Query
+			want string
+		}{
+			{Query{}, "news.4 news.3 news.2 news.1 job.a news.0"},
+			{Query{Sort: "in", Reverse: true}, "news.0 job.a news.1 news.2 news.3 news.4"},
+			{Query{Sort: "topic"}, "job.a news.0 news.1 news.2 news.3 news.4"},
+			{Query{Sort: "groups"}, "job.a news.0 news.1 news.2 news.3 news.4"},
+			{Query{Filter: "JOB"}, "job.a"},
+			{Query{Limit: 2}, "news.4 news.3"},
+			{Query{Filter: "nothing"}, ""},
+		} {
+			if got := strings.Join(topics(c.q), " "); got != c.want {
+				t.Errorf("%+v: %s, want %s", c.q, got, c.want)
+			}
+		}
+		snap := observe(t, b, Query{View: ViewSubscriptions, Limit: 1})
+		if len(snap.Subscriptions) != 1 || snap.Rows.Subscriptions != 5 {
+			t.Errorf("%d of %d rows, want 1 of 5", len(snap.Subscriptions), snap.Rows.Subscriptions)
+		}
+		if n := len(observe(t, b, Query{View: ViewSubscriptions, Topic: "news.3"}).Subscriptions); n != 2 {
+			t.Errorf("%d subscriptions receive news.3, want 2", n)
+		}
+		if n := len(observe(t, b, Query{View: ViewSubscriptions, Group: "g"}).Subscriptions); n != 3 {
+			t.Errorf("%d subscriptions of the group, want 3", n)
+		}
+		if n := len(observe(t, b, Query{View: ViewMembers, ID: "", Group: "none"}).Members); n != 0 {
+			t.Errorf("%d members of a group that is not there", n)
+		}
+		for _, q := range []Query{{View: 99}, {View: -1}, {Limit: -1}, {View: ViewTopics, Sort: "lost"}, {Sort: "in"}} {
+			if _, err := b.Observe(q); !errors.Is(err, ErrProtocol) {
+				t.Errorf("%+v: %v, want ErrProtocol", q, err)
+			}
+		}
+		for v := ViewTopics; v <= ViewEvictions; v++ {
+			for _, column := range SortColumns(v) {
+				observe(t, b, Query{View: v, Sort: column})
+			}
+		}
+	})
+}
+
+func TestCloseSubscription(t *testing.T) {
+	b := newBroker(t, nil)
+	s := subscribe(t, b, SubscribeOptions{ID: "s", Patterns: []string{"**"}})
+	m := join(t, b, JoinOptions{ID: "m"})
+	publish(t, b, post{topic: "t", payload: "x"})
+	for _, id := range []string{"s", "m"} {
+		if err := b.CloseSubscription(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantEnded(t, s, EndKicked, 1)
+	if r := m.Ending().Reason; r != EndKicked {
+		t.Errorf("the member ended as %s", r)
+	}
+	if err := b.CloseSubscription("s"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("closing it again: %v", err)
+	}
+}
+
+// A million topics leave a bounded number of rows and the busy one among them.
+func TestTopicChurnIsBoundedAndKeepsTheBusyOnes(t *testing.T) {
+	b := newBroker(t, nil)
+	for i := range 200_000 {
+		publish(t, b, post{topic: fmt.Sprintf("u.%d", i), payload: "x"})
+		if i%10 == 0 {
+			publish(t, b, post{topic: "busy", payload: "x"})
+		}
+	}
+	snap := observe(t, b, Query{View: ViewTopics, Sort: "out", Limit: 1})
+	if snap.Rows.Topics > routeShards*shardRoutes {
+		t.Errorf("%d topics are followed, want at most %d", snap.Rows.Topics, routeShards*shardRoutes)
+	}
+	busy := observe(t, b, Query{View: ViewTopics, Filter: "busy"}).Topics
+	if len(busy) != 1 || busy[0].InMsgs != 20_000 {
+		t.Errorf("the busy topic among many: %+v", busy)
+	}
+}
