@@ -27,6 +27,7 @@ type router struct {
 
 	// generation counts the changes of the index; a route is valid while its generation is the current one.
 	generation atomic.Uint64
+	topics     atomic.Int64 // clients' topics that were published to, at the last sample
 
 	mu      sync.RWMutex
 	index   index[interest]

@@ -26,6 +26,9 @@ type Stats struct {
 	Version string // of the program that runs the broker; core leaves it empty
 
 	Subscriptions  int
+	Groups         int
+	Topics         int // followed at the last sample
+	Connections    int // of whoever serves the broker; core leaves it 0
 	QueuedMessages int64
 	Memory         int64 // bytes held, shared ones once, bookkeeping included
 	MaxMemory      int64
@@ -67,7 +70,9 @@ func (b *Broker) Stats() Stats {
 			st.QueuedMessages += queued
 		}
 	}
+	st.Topics = int(b.router.topics.Load())
 	for _, g := range b.Groups() {
+		st.Groups++
 		st.QueuedMessages += int64(g.Pending)
 	}
 	return st

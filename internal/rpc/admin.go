@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -51,12 +52,20 @@ func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.Ser
 		}
 		interval = d.AsDuration()
 	}
+	query, err := queryFromProto(request)
+	if err != nil {
+		return err
+	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		stats := s.server.broker.Stats()
-		stats.Version = s.server.options.Version
-		if err := stream.Send(&tinybrokerv1.WatchResponse{Broker: statsToProto(stats)}); err != nil {
+		snapshot, err := s.server.broker.Observe(query)
+		if err != nil {
+			return err
+		}
+		snapshot.Broker.Version = s.server.options.Version
+		snapshot.Broker.Connections = s.server.connections.count()
+		if err := stream.Send(snapshotToProto(snapshot)); err != nil {
 			return err
 		}
 		select {
@@ -65,6 +74,28 @@ func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.Ser
 			return stream.Context().Err()
 		case <-s.server.broker.Draining():
 			return core.ErrDraining
+		}
+	}
+}
+
+// CloseSubscription implements AdminServiceServer.
+func (s *adminService) CloseSubscription(_ context.Context, request *tinybrokerv1.CloseSubscriptionRequest) (*tinybrokerv1.CloseSubscriptionResponse, error) {
+	if err := s.server.broker.CloseSubscription(request.GetSubscriptionId()); err != nil {
+		return nil, err
+	}
+	return &tinybrokerv1.CloseSubscriptionResponse{}, nil
+}
+
+// sample has the broker measure itself once a second, whether anybody watches or not: the first snapshot has rates.
+func (s *Server) sample() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.broker.Sample()
+		case <-s.broker.Draining():
+			return
 		}
 	}
 }

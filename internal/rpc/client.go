@@ -78,17 +78,11 @@ func (c *Client) Health(ctx context.Context) (serving bool, err error) {
 
 // Stats returns a snapshot of the broker's totals.
 func (c *Client) Stats(ctx context.Context) (core.Stats, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := tinybrokerv1.NewAdminServiceClient(c.conn).Watch(ctx, &tinybrokerv1.WatchRequest{})
+	snapshot, err := c.Observe(ctx, core.Query{})
 	if err != nil {
-		return core.Stats{}, c.callError(err)
+		return core.Stats{}, err
 	}
-	response, err := stream.Recv()
-	if err != nil {
-		return core.Stats{}, c.callError(err)
-	}
-	return statsFromProto(response.GetBroker()), nil
+	return snapshot.Broker, nil
 }
 
 // callError makes an error of a call fit for callers: what the broker said, or that it cannot be reached.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -127,48 +126,4 @@ func openedResponse(b *core.Broker, c consumer) *tinybrokerv1.SubscribeResponse 
 		opened.Previous = closedToProto(*previous)
 	}
 	return &tinybrokerv1.SubscribeResponse{Opened: opened}
-}
-
-func statsToProto(st core.Stats) *tinybrokerv1.BrokerStats {
-	return &tinybrokerv1.BrokerStats{
-		Time:              timestamppb.New(st.Time),
-		StartTime:         timestamppb.New(st.Started),
-		Version:           st.Version,
-		RunId:             st.RunID,
-		Subscriptions:     uint64(st.Subscriptions),
-		PublishedMessages: st.Published,
-		PublishedBytes:    st.PublishedBytes,
-		DeliveredMessages: st.Delivered,
-		DeliveredBytes:    st.DeliveredBytes,
-		UnroutedMessages:  st.Unrouted,
-		RefusedMessages:   st.Refused,
-		DroppedMessages:   st.Dropped,
-		LostMessages:      st.Lost,
-		Evictions:         st.Evictions,
-		MemoryBytes:       uint64(st.Memory),
-		MemoryLimitBytes:  uint64(st.MaxMemory),
-		QueuedMessages:    uint64(max(0, st.QueuedMessages)),
-	}
-}
-
-func statsFromProto(p *tinybrokerv1.BrokerStats) core.Stats {
-	return core.Stats{
-		Time:           p.GetTime().AsTime(),
-		Started:        p.GetStartTime().AsTime(),
-		Version:        p.GetVersion(),
-		RunID:          p.GetRunId(),
-		Subscriptions:  int(p.GetSubscriptions()),
-		Published:      p.GetPublishedMessages(),
-		PublishedBytes: p.GetPublishedBytes(),
-		Delivered:      p.GetDeliveredMessages(),
-		DeliveredBytes: p.GetDeliveredBytes(),
-		Unrouted:       p.GetUnroutedMessages(),
-		Refused:        p.GetRefusedMessages(),
-		Dropped:        p.GetDroppedMessages(),
-		Lost:           p.GetLostMessages(),
-		Evictions:      p.GetEvictions(),
-		Memory:         int64(p.GetMemoryBytes()),
-		MaxMemory:      int64(p.GetMemoryLimitBytes()),
-		QueuedMessages: int64(p.GetQueuedMessages()),
-	}
 }

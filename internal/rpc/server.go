@@ -82,6 +82,7 @@ type Server struct {
 	grpc        *grpc.Server
 	connections *connections
 	loops       sync.WaitGroup // goroutines started by handlers, which they do not wait for
+	sampling    sync.Once
 
 	evictionLines lineLimit
 }
@@ -145,6 +146,7 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 
 // Serve accepts connections on l until Shutdown; it may be called for several listeners. It closes l.
 func (s *Server) Serve(l net.Listener) error {
+	s.sampling.Do(func() { s.loops.Go(s.sample) })
 	if s.options.MaxConnections > 0 {
 		l = netutil.LimitListener(l, s.options.MaxConnections)
 	}

@@ -327,6 +327,79 @@ func (NackAction) EnumDescriptor() ([]byte, []int) {
 	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{4}
 }
 
+// View says which rows a snapshot has.
+type View int32
+
+const (
+	// None.
+	View_VIEW_UNSPECIFIED View = 0
+	// The busiest topics, the fullest queues and the last evictions.
+	View_VIEW_OVERVIEW View = 1
+	// Topics.
+	View_VIEW_TOPICS View = 2
+	// Subscriptions, members of groups included.
+	View_VIEW_SUBSCRIPTIONS View = 3
+	// Consumer groups.
+	View_VIEW_GROUPS View = 4
+	// Members of consumer groups.
+	View_VIEW_MEMBERS View = 5
+	// The last 1000 evictions.
+	View_VIEW_EVICTIONS View = 6
+	// All of these.
+	View_VIEW_ALL View = 7
+)
+
+// Enum value maps for View.
+var (
+	View_name = map[int32]string{
+		0: "VIEW_UNSPECIFIED",
+		1: "VIEW_OVERVIEW",
+		2: "VIEW_TOPICS",
+		3: "VIEW_SUBSCRIPTIONS",
+		4: "VIEW_GROUPS",
+		5: "VIEW_MEMBERS",
+		6: "VIEW_EVICTIONS",
+		7: "VIEW_ALL",
+	}
+	View_value = map[string]int32{
+		"VIEW_UNSPECIFIED":   0,
+		"VIEW_OVERVIEW":      1,
+		"VIEW_TOPICS":        2,
+		"VIEW_SUBSCRIPTIONS": 3,
+		"VIEW_GROUPS":        4,
+		"VIEW_MEMBERS":       5,
+		"VIEW_EVICTIONS":     6,
+		"VIEW_ALL":           7,
+	}
+)
+
+func (x View) Enum() *View {
+	p := new(View)
+	*p = x
+	return p
+}
+
+func (x View) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (View) Descriptor() protoreflect.EnumDescriptor {
+	return file_tinybroker_v1_tinybroker_proto_enumTypes[5].Descriptor()
+}
+
+func (View) Type() protoreflect.EnumType {
+	return &file_tinybroker_v1_tinybroker_proto_enumTypes[5]
+}
+
+func (x View) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use View.Descriptor instead.
+func (View) EnumDescriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{5}
+}
+
 // Message is one message as publishers send it and subscribers receive it. The broker forwards its bytes unchanged.
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1679,9 +1752,28 @@ func (x *SequenceRange) GetLast() uint64 {
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Time between snapshots; at least 250 ms. Absent: 1 s.
-	Interval      *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Interval *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Which rows. UNSPECIFIED: none, the totals alone.
+	View View `protobuf:"varint,2,opt,name=view,proto3,enum=tinybroker.v1.View" json:"view,omitempty"`
+	// The column to sort by; empty: the first of these. Numbers sort from the largest, names from A.
+	// Topics: in, topic, out, bytes, subs, groups, last. Subscriptions: queue, subscription, client, out, dropped, age.
+	// Groups: pending, group, members, in-flight, out, redelivered, dead. Members: in-flight, member, client, group, share,
+	// out, ack. Evictions: time, subscription, client, reason, lost, lived.
+	Sort string `protobuf:"bytes,3,opt,name=sort,proto3" json:"sort,omitempty"`
+	// Turns the order round.
+	Reverse bool `protobuf:"varint,4,opt,name=reverse,proto3" json:"reverse,omitempty"`
+	// Keeps the rows in which a name (topic, id, client, peer, pattern, group, reason) contains this, whatever the case.
+	Filter string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The most rows of a kind. 0: 1000.
+	Limit uint32 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Keeps the subscriptions that would receive this topic.
+	Topic string `protobuf:"bytes,7,opt,name=topic,proto3" json:"topic,omitempty"`
+	// Keeps what belongs to this group.
+	Group string `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
+	// Keeps the subscription of this id.
+	SubscriptionId string `protobuf:"bytes,9,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
@@ -1721,11 +1813,81 @@ func (x *WatchRequest) GetInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *WatchRequest) GetView() View {
+	if x != nil {
+		return x.View
+	}
+	return View_VIEW_UNSPECIFIED
+}
+
+func (x *WatchRequest) GetSort() string {
+	if x != nil {
+		return x.Sort
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetReverse() bool {
+	if x != nil {
+		return x.Reverse
+	}
+	return false
+}
+
+func (x *WatchRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *WatchRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetSubscriptionId() string {
+	if x != nil {
+		return x.SubscriptionId
+	}
+	return ""
+}
+
 // WatchResponse is a snapshot.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Totals of the whole broker.
-	Broker        *BrokerStats `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`
+	Broker *BrokerStats `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`
+	// Rates of the whole broker.
+	Rates *BrokerRates `protobuf:"bytes,2,opt,name=rates,proto3" json:"rates,omitempty"`
+	// The rows, as asked for.
+	Topics []*TopicStats `protobuf:"bytes,3,rep,name=topics,proto3" json:"topics,omitempty"`
+	// The rows, as asked for.
+	Subscriptions []*SubscriptionStats `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	// The rows, as asked for.
+	Groups []*GroupStats `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The rows, as asked for.
+	Members []*MemberStats `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"`
+	// The rows, as asked for.
+	Evictions []*EvictionStats `protobuf:"bytes,7,rep,name=evictions,proto3" json:"evictions,omitempty"`
+	// How many rows of each kind the filter let through, those that the limit left out included.
+	Rows          *RowCounts `protobuf:"bytes,8,opt,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1767,6 +1929,1200 @@ func (x *WatchResponse) GetBroker() *BrokerStats {
 	return nil
 }
 
+func (x *WatchResponse) GetRates() *BrokerRates {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetTopics() []*TopicStats {
+	if x != nil {
+		return x.Topics
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetSubscriptions() []*SubscriptionStats {
+	if x != nil {
+		return x.Subscriptions
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetGroups() []*GroupStats {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetMembers() []*MemberStats {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetEvictions() []*EvictionStats {
+	if x != nil {
+		return x.Evictions
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetRows() *RowCounts {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+// RowCounts counts rows by kind.
+type RowCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Topics.
+	Topics uint64 `protobuf:"varint,1,opt,name=topics,proto3" json:"topics,omitempty"`
+	// Subscriptions.
+	Subscriptions uint64 `protobuf:"varint,2,opt,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	// Groups.
+	Groups uint64 `protobuf:"varint,3,opt,name=groups,proto3" json:"groups,omitempty"`
+	// Members.
+	Members uint64 `protobuf:"varint,4,opt,name=members,proto3" json:"members,omitempty"`
+	// Evictions.
+	Evictions     uint64 `protobuf:"varint,5,opt,name=evictions,proto3" json:"evictions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RowCounts) Reset() {
+	*x = RowCounts{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RowCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RowCounts) ProtoMessage() {}
+
+func (x *RowCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RowCounts.ProtoReflect.Descriptor instead.
+func (*RowCounts) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RowCounts) GetTopics() uint64 {
+	if x != nil {
+		return x.Topics
+	}
+	return 0
+}
+
+func (x *RowCounts) GetSubscriptions() uint64 {
+	if x != nil {
+		return x.Subscriptions
+	}
+	return 0
+}
+
+func (x *RowCounts) GetGroups() uint64 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *RowCounts) GetMembers() uint64 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *RowCounts) GetEvictions() uint64 {
+	if x != nil {
+		return x.Evictions
+	}
+	return 0
+}
+
+// Rates are per second.
+type Rates struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Over the last second.
+	Second float64 `protobuf:"fixed64,1,opt,name=second,proto3" json:"second,omitempty"`
+	// Over the last minute, or as much of it as there was.
+	Minute        float64 `protobuf:"fixed64,2,opt,name=minute,proto3" json:"minute,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rates) Reset() {
+	*x = Rates{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rates) ProtoMessage() {}
+
+func (x *Rates) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rates.ProtoReflect.Descriptor instead.
+func (*Rates) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Rates) GetSecond() float64 {
+	if x != nil {
+		return x.Second
+	}
+	return 0
+}
+
+func (x *Rates) GetMinute() float64 {
+	if x != nil {
+		return x.Minute
+	}
+	return 0
+}
+
+// BrokerRates are the rates of the whole broker.
+type BrokerRates struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Messages accepted.
+	In *Rates `protobuf:"bytes,1,opt,name=in,proto3" json:"in,omitempty"`
+	// Their bytes.
+	InBytes *Rates `protobuf:"bytes,2,opt,name=in_bytes,json=inBytes,proto3" json:"in_bytes,omitempty"`
+	// Messages written to subscribers.
+	Out *Rates `protobuf:"bytes,3,opt,name=out,proto3" json:"out,omitempty"`
+	// Their bytes.
+	OutBytes *Rates `protobuf:"bytes,4,opt,name=out_bytes,json=outBytes,proto3" json:"out_bytes,omitempty"`
+	// Messages accepted in each of the last seconds, the oldest first; at most 60.
+	InHistory []uint32 `protobuf:"varint,5,rep,packed,name=in_history,json=inHistory,proto3" json:"in_history,omitempty"`
+	// Messages written in each of the last seconds, the oldest first; at most 60.
+	OutHistory []uint32 `protobuf:"varint,6,rep,packed,name=out_history,json=outHistory,proto3" json:"out_history,omitempty"`
+	// Evictions in the last minute.
+	EvictionsMinute uint64 `protobuf:"varint,7,opt,name=evictions_minute,json=evictionsMinute,proto3" json:"evictions_minute,omitempty"`
+	// Messages dropped or lost in the last minute.
+	DroppedMinute uint64 `protobuf:"varint,8,opt,name=dropped_minute,json=droppedMinute,proto3" json:"dropped_minute,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrokerRates) Reset() {
+	*x = BrokerRates{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrokerRates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrokerRates) ProtoMessage() {}
+
+func (x *BrokerRates) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrokerRates.ProtoReflect.Descriptor instead.
+func (*BrokerRates) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *BrokerRates) GetIn() *Rates {
+	if x != nil {
+		return x.In
+	}
+	return nil
+}
+
+func (x *BrokerRates) GetInBytes() *Rates {
+	if x != nil {
+		return x.InBytes
+	}
+	return nil
+}
+
+func (x *BrokerRates) GetOut() *Rates {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+func (x *BrokerRates) GetOutBytes() *Rates {
+	if x != nil {
+		return x.OutBytes
+	}
+	return nil
+}
+
+func (x *BrokerRates) GetInHistory() []uint32 {
+	if x != nil {
+		return x.InHistory
+	}
+	return nil
+}
+
+func (x *BrokerRates) GetOutHistory() []uint32 {
+	if x != nil {
+		return x.OutHistory
+	}
+	return nil
+}
+
+func (x *BrokerRates) GetEvictionsMinute() uint64 {
+	if x != nil {
+		return x.EvictionsMinute
+	}
+	return 0
+}
+
+func (x *BrokerRates) GetDroppedMinute() uint64 {
+	if x != nil {
+		return x.DroppedMinute
+	}
+	return 0
+}
+
+// TopicStats describe a topic that was published to lately. The broker follows a bounded number of topics and forgets the
+// idle ones with their counters.
+type TopicStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Topic string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	// Messages accepted.
+	InMessages uint64 `protobuf:"varint,2,opt,name=in_messages,json=inMessages,proto3" json:"in_messages,omitempty"`
+	// Their encoded size.
+	InBytes uint64 `protobuf:"varint,3,opt,name=in_bytes,json=inBytes,proto3" json:"in_bytes,omitempty"`
+	// Messages queued at receivers; one message counts once for each.
+	OutMessages uint64 `protobuf:"varint,4,opt,name=out_messages,json=outMessages,proto3" json:"out_messages,omitempty"`
+	// Broadcast subscriptions that match.
+	Subscriptions uint32 `protobuf:"varint,5,opt,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	// Consumer groups that match.
+	Groups uint32 `protobuf:"varint,6,opt,name=groups,proto3" json:"groups,omitempty"`
+	// When it was last published to, by the broker's clock.
+	LastPublished *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_published,json=lastPublished,proto3" json:"last_published,omitempty"`
+	// Messages accepted.
+	In *Rates `protobuf:"bytes,8,opt,name=in,proto3" json:"in,omitempty"`
+	// Bytes accepted.
+	Bytes *Rates `protobuf:"bytes,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Messages queued at receivers.
+	Out *Rates `protobuf:"bytes,10,opt,name=out,proto3" json:"out,omitempty"`
+	// Messages accepted in each of the last seconds, the oldest first; at most 60.
+	History       []uint32 `protobuf:"varint,11,rep,packed,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicStats) Reset() {
+	*x = TopicStats{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicStats) ProtoMessage() {}
+
+func (x *TopicStats) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicStats.ProtoReflect.Descriptor instead.
+func (*TopicStats) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *TopicStats) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *TopicStats) GetInMessages() uint64 {
+	if x != nil {
+		return x.InMessages
+	}
+	return 0
+}
+
+func (x *TopicStats) GetInBytes() uint64 {
+	if x != nil {
+		return x.InBytes
+	}
+	return 0
+}
+
+func (x *TopicStats) GetOutMessages() uint64 {
+	if x != nil {
+		return x.OutMessages
+	}
+	return 0
+}
+
+func (x *TopicStats) GetSubscriptions() uint32 {
+	if x != nil {
+		return x.Subscriptions
+	}
+	return 0
+}
+
+func (x *TopicStats) GetGroups() uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *TopicStats) GetLastPublished() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastPublished
+	}
+	return nil
+}
+
+func (x *TopicStats) GetIn() *Rates {
+	if x != nil {
+		return x.In
+	}
+	return nil
+}
+
+func (x *TopicStats) GetBytes() *Rates {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+func (x *TopicStats) GetOut() *Rates {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+func (x *TopicStats) GetHistory() []uint32 {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// SubscriptionStats describe a live subscription or member of a group.
+type SubscriptionStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	SubscriptionId string `protobuf:"bytes,1,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
+	// The label its client gave.
+	ClientName string `protobuf:"bytes,2,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
+	// Where it comes from.
+	Peer string `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`
+	// What it receives.
+	TopicPatterns []string `protobuf:"bytes,4,rep,name=topic_patterns,json=topicPatterns,proto3" json:"topic_patterns,omitempty"`
+	// Its group; empty: broadcast.
+	ConsumerGroup string `protobuf:"bytes,5,opt,name=consumer_group,json=consumerGroup,proto3" json:"consumer_group,omitempty"`
+	// active, lagging, stalled or leaving.
+	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	// Its overflow policy.
+	Overflow OverflowPolicy `protobuf:"varint,7,opt,name=overflow,proto3,enum=tinybroker.v1.OverflowPolicy" json:"overflow,omitempty"`
+	// Messages waiting; for a member those of its group.
+	Queued uint64 `protobuf:"varint,8,opt,name=queued,proto3" json:"queued,omitempty"`
+	// Their bytes.
+	QueuedBytes uint64 `protobuf:"varint,9,opt,name=queued_bytes,json=queuedBytes,proto3" json:"queued_bytes,omitempty"`
+	// Queue slots.
+	Capacity uint64 `protobuf:"varint,10,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// Members: deliveries not acknowledged yet.
+	InFlight uint64 `protobuf:"varint,11,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// Messages delivered.
+	Delivered uint64 `protobuf:"varint,12,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// Messages dropped by its overflow policy.
+	Dropped uint64 `protobuf:"varint,13,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// When it was opened.
+	Created *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created,proto3" json:"created,omitempty"`
+	// Messages delivered.
+	Out           *Rates `protobuf:"bytes,15,opt,name=out,proto3" json:"out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscriptionStats) Reset() {
+	*x = SubscriptionStats{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscriptionStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscriptionStats) ProtoMessage() {}
+
+func (x *SubscriptionStats) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscriptionStats.ProtoReflect.Descriptor instead.
+func (*SubscriptionStats) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SubscriptionStats) GetSubscriptionId() string {
+	if x != nil {
+		return x.SubscriptionId
+	}
+	return ""
+}
+
+func (x *SubscriptionStats) GetClientName() string {
+	if x != nil {
+		return x.ClientName
+	}
+	return ""
+}
+
+func (x *SubscriptionStats) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *SubscriptionStats) GetTopicPatterns() []string {
+	if x != nil {
+		return x.TopicPatterns
+	}
+	return nil
+}
+
+func (x *SubscriptionStats) GetConsumerGroup() string {
+	if x != nil {
+		return x.ConsumerGroup
+	}
+	return ""
+}
+
+func (x *SubscriptionStats) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SubscriptionStats) GetOverflow() OverflowPolicy {
+	if x != nil {
+		return x.Overflow
+	}
+	return OverflowPolicy_OVERFLOW_POLICY_UNSPECIFIED
+}
+
+func (x *SubscriptionStats) GetQueued() uint64 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *SubscriptionStats) GetQueuedBytes() uint64 {
+	if x != nil {
+		return x.QueuedBytes
+	}
+	return 0
+}
+
+func (x *SubscriptionStats) GetCapacity() uint64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *SubscriptionStats) GetInFlight() uint64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *SubscriptionStats) GetDelivered() uint64 {
+	if x != nil {
+		return x.Delivered
+	}
+	return 0
+}
+
+func (x *SubscriptionStats) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *SubscriptionStats) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *SubscriptionStats) GetOut() *Rates {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+// GroupStats describe a consumer group: accepted = acked + dead_letters + dropped + pending + in_flight.
+type GroupStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its members.
+	Members uint32 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"`
+	// Messages waiting, those between two attempts included.
+	Pending uint64 `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Deliveries not acknowledged yet.
+	InFlight uint64 `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// When the message came that has waited longest; absent: none waits.
+	Oldest *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	// Messages queued for the group.
+	Accepted uint64 `protobuf:"varint,6,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	// Deliveries, redeliveries included.
+	Delivered uint64 `protobuf:"varint,7,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// Messages done.
+	Acked uint64 `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`
+	// Messages that had all their attempts, or were rejected.
+	DeadLetters uint64 `protobuf:"varint,9,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// Messages dropped by the overflow policy, or with the group.
+	Dropped uint64 `protobuf:"varint,10,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// Deliveries that were not the first.
+	Redelivered uint64 `protobuf:"varint,11,opt,name=redelivered,proto3" json:"redelivered,omitempty"`
+	// Deliveries not acknowledged in time.
+	Expired uint64 `protobuf:"varint,12,opt,name=expired,proto3" json:"expired,omitempty"`
+	// Acks that named nothing in flight.
+	Ineffective uint64 `protobuf:"varint,13,opt,name=ineffective,proto3" json:"ineffective,omitempty"`
+	// When its first member joined.
+	Created *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created,proto3" json:"created,omitempty"`
+	// Deliveries.
+	Out *Rates `protobuf:"bytes,15,opt,name=out,proto3" json:"out,omitempty"`
+	// As in force.
+	AckMode AckMode `protobuf:"varint,16,opt,name=ack_mode,json=ackMode,proto3,enum=tinybroker.v1.AckMode" json:"ack_mode,omitempty"`
+	// As in force.
+	Overflow OverflowPolicy `protobuf:"varint,17,opt,name=overflow,proto3,enum=tinybroker.v1.OverflowPolicy" json:"overflow,omitempty"`
+	// As in force.
+	Capacity uint64 `protobuf:"varint,18,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// As in force; 0: none.
+	AckDeadline *durationpb.Duration `protobuf:"bytes,19,opt,name=ack_deadline,json=ackDeadline,proto3" json:"ack_deadline,omitempty"`
+	// As in force.
+	MaxAttempts   uint32 `protobuf:"varint,20,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupStats) Reset() {
+	*x = GroupStats{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupStats) ProtoMessage() {}
+
+func (x *GroupStats) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupStats.ProtoReflect.Descriptor instead.
+func (*GroupStats) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GroupStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupStats) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *GroupStats) GetPending() uint64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *GroupStats) GetInFlight() uint64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *GroupStats) GetOldest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Oldest
+	}
+	return nil
+}
+
+func (x *GroupStats) GetAccepted() uint64 {
+	if x != nil {
+		return x.Accepted
+	}
+	return 0
+}
+
+func (x *GroupStats) GetDelivered() uint64 {
+	if x != nil {
+		return x.Delivered
+	}
+	return 0
+}
+
+func (x *GroupStats) GetAcked() uint64 {
+	if x != nil {
+		return x.Acked
+	}
+	return 0
+}
+
+func (x *GroupStats) GetDeadLetters() uint64 {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return 0
+}
+
+func (x *GroupStats) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *GroupStats) GetRedelivered() uint64 {
+	if x != nil {
+		return x.Redelivered
+	}
+	return 0
+}
+
+func (x *GroupStats) GetExpired() uint64 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
+}
+
+func (x *GroupStats) GetIneffective() uint64 {
+	if x != nil {
+		return x.Ineffective
+	}
+	return 0
+}
+
+func (x *GroupStats) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *GroupStats) GetOut() *Rates {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+func (x *GroupStats) GetAckMode() AckMode {
+	if x != nil {
+		return x.AckMode
+	}
+	return AckMode_ACK_MODE_UNSPECIFIED
+}
+
+func (x *GroupStats) GetOverflow() OverflowPolicy {
+	if x != nil {
+		return x.Overflow
+	}
+	return OverflowPolicy_OVERFLOW_POLICY_UNSPECIFIED
+}
+
+func (x *GroupStats) GetCapacity() uint64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *GroupStats) GetAckDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.AckDeadline
+	}
+	return nil
+}
+
+func (x *GroupStats) GetMaxAttempts() uint32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+// MemberStats describe a member of a consumer group.
+type MemberStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	SubscriptionId string `protobuf:"bytes,1,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
+	// The label its client gave.
+	ClientName string `protobuf:"bytes,2,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
+	// Where it comes from.
+	Peer string `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`
+	// Its group.
+	ConsumerGroup string `protobuf:"bytes,4,opt,name=consumer_group,json=consumerGroup,proto3" json:"consumer_group,omitempty"`
+	// What it receives.
+	TopicPatterns []string `protobuf:"bytes,5,rep,name=topic_patterns,json=topicPatterns,proto3" json:"topic_patterns,omitempty"`
+	// active, stalled or leaving.
+	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	// Deliveries not acknowledged yet.
+	InFlight uint64 `protobuf:"varint,7,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// The most of them.
+	MaxInFlight uint64 `protobuf:"varint,8,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	// Messages delivered.
+	Delivered uint64 `protobuf:"varint,9,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// Messages acknowledged.
+	Acked uint64 `protobuf:"varint,10,opt,name=acked,proto3" json:"acked,omitempty"`
+	// Its part of what the present members have acknowledged, 0 to 1.
+	Share float64 `protobuf:"fixed64,11,opt,name=share,proto3" json:"share,omitempty"`
+	// When it last acknowledged anything; absent: never.
+	LastAck *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_ack,json=lastAck,proto3" json:"last_ack,omitempty"`
+	// When it joined.
+	Created *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created,proto3" json:"created,omitempty"`
+	// Messages delivered.
+	Out           *Rates `protobuf:"bytes,14,opt,name=out,proto3" json:"out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberStats) Reset() {
+	*x = MemberStats{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberStats) ProtoMessage() {}
+
+func (x *MemberStats) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberStats.ProtoReflect.Descriptor instead.
+func (*MemberStats) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MemberStats) GetSubscriptionId() string {
+	if x != nil {
+		return x.SubscriptionId
+	}
+	return ""
+}
+
+func (x *MemberStats) GetClientName() string {
+	if x != nil {
+		return x.ClientName
+	}
+	return ""
+}
+
+func (x *MemberStats) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *MemberStats) GetConsumerGroup() string {
+	if x != nil {
+		return x.ConsumerGroup
+	}
+	return ""
+}
+
+func (x *MemberStats) GetTopicPatterns() []string {
+	if x != nil {
+		return x.TopicPatterns
+	}
+	return nil
+}
+
+func (x *MemberStats) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *MemberStats) GetInFlight() uint64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *MemberStats) GetMaxInFlight() uint64 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+func (x *MemberStats) GetDelivered() uint64 {
+	if x != nil {
+		return x.Delivered
+	}
+	return 0
+}
+
+func (x *MemberStats) GetAcked() uint64 {
+	if x != nil {
+		return x.Acked
+	}
+	return 0
+}
+
+func (x *MemberStats) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *MemberStats) GetLastAck() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastAck
+	}
+	return nil
+}
+
+func (x *MemberStats) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *MemberStats) GetOut() *Rates {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+// EvictionStats describe an eviction.
+type EvictionStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Whose.
+	SubscriptionId string `protobuf:"bytes,2,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
+	// The label its client gave.
+	ClientName string `protobuf:"bytes,3,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
+	// Where it came from.
+	Peer string `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
+	// What it received.
+	TopicPatterns []string `protobuf:"bytes,5,rep,name=topic_patterns,json=topicPatterns,proto3" json:"topic_patterns,omitempty"`
+	// Its group; empty: broadcast.
+	ConsumerGroup string `protobuf:"bytes,6,opt,name=consumer_group,json=consumerGroup,proto3" json:"consumer_group,omitempty"`
+	// evicted or stalled.
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The same for people.
+	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	// Messages lost with its queue.
+	Lost uint64 `protobuf:"varint,9,opt,name=lost,proto3" json:"lost,omitempty"`
+	// How long it lived.
+	Lived         *durationpb.Duration `protobuf:"bytes,10,opt,name=lived,proto3" json:"lived,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvictionStats) Reset() {
+	*x = EvictionStats{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvictionStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvictionStats) ProtoMessage() {}
+
+func (x *EvictionStats) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvictionStats.ProtoReflect.Descriptor instead.
+func (*EvictionStats) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *EvictionStats) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *EvictionStats) GetSubscriptionId() string {
+	if x != nil {
+		return x.SubscriptionId
+	}
+	return ""
+}
+
+func (x *EvictionStats) GetClientName() string {
+	if x != nil {
+		return x.ClientName
+	}
+	return ""
+}
+
+func (x *EvictionStats) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *EvictionStats) GetTopicPatterns() []string {
+	if x != nil {
+		return x.TopicPatterns
+	}
+	return nil
+}
+
+func (x *EvictionStats) GetConsumerGroup() string {
+	if x != nil {
+		return x.ConsumerGroup
+	}
+	return ""
+}
+
+func (x *EvictionStats) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EvictionStats) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *EvictionStats) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *EvictionStats) GetLived() *durationpb.Duration {
+	if x != nil {
+		return x.Lived
+	}
+	return nil
+}
+
+// CloseSubscriptionRequest names a subscription.
+type CloseSubscriptionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	SubscriptionId string `protobuf:"bytes,1,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CloseSubscriptionRequest) Reset() {
+	*x = CloseSubscriptionRequest{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSubscriptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSubscriptionRequest) ProtoMessage() {}
+
+func (x *CloseSubscriptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSubscriptionRequest.ProtoReflect.Descriptor instead.
+func (*CloseSubscriptionRequest) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CloseSubscriptionRequest) GetSubscriptionId() string {
+	if x != nil {
+		return x.SubscriptionId
+	}
+	return ""
+}
+
+// CloseSubscriptionResponse says that it has ended.
+type CloseSubscriptionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseSubscriptionResponse) Reset() {
+	*x = CloseSubscriptionResponse{}
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSubscriptionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSubscriptionResponse) ProtoMessage() {}
+
+func (x *CloseSubscriptionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSubscriptionResponse.ProtoReflect.Descriptor instead.
+func (*CloseSubscriptionResponse) Descriptor() ([]byte, []int) {
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{28}
+}
+
 // BrokerStats are the totals of the broker since its start. Counters never fall.
 type BrokerStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1804,13 +3160,21 @@ type BrokerStats struct {
 	MemoryLimitBytes uint64 `protobuf:"varint,16,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
 	// Messages waiting in queues now.
 	QueuedMessages uint64 `protobuf:"varint,17,opt,name=queued_messages,json=queuedMessages,proto3" json:"queued_messages,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Messages of groups that had all their attempts, or were rejected.
+	DeadLetters uint64 `protobuf:"varint,18,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// Consumer groups now.
+	Groups uint64 `protobuf:"varint,19,opt,name=groups,proto3" json:"groups,omitempty"`
+	// Connections whose handshake is complete.
+	Connections uint64 `protobuf:"varint,20,opt,name=connections,proto3" json:"connections,omitempty"`
+	// Topics followed now.
+	Topics        uint64 `protobuf:"varint,21,opt,name=topics,proto3" json:"topics,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[19]
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +3186,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[19]
+	mi := &file_tinybroker_v1_tinybroker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +3199,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{19}
+	return file_tinybroker_v1_tinybroker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BrokerStats) GetTime() *timestamppb.Timestamp {
@@ -1957,6 +3321,34 @@ func (x *BrokerStats) GetQueuedMessages() uint64 {
 	return 0
 }
 
+func (x *BrokerStats) GetDeadLetters() uint64 {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return 0
+}
+
+func (x *BrokerStats) GetGroups() uint64 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *BrokerStats) GetConnections() uint64 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *BrokerStats) GetTopics() uint64 {
+	if x != nil {
+		return x.Topics
+	}
+	return 0
+}
+
 var File_tinybroker_v1_tinybroker_proto protoreflect.FileDescriptor
 
 const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
@@ -2061,11 +3453,135 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\x05Leave\"9\n" +
 	"\rSequenceRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x04R\x04last\"E\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\"\x9f\x02\n" +
 	"\fWatchRequest\x125\n" +
-	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"C\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12'\n" +
+	"\x04view\x18\x02 \x01(\x0e2\x13.tinybroker.v1.ViewR\x04view\x12\x12\n" +
+	"\x04sort\x18\x03 \x01(\tR\x04sort\x12\x18\n" +
+	"\areverse\x18\x04 \x01(\bR\areverse\x12\x16\n" +
+	"\x06filter\x18\x05 \x01(\tR\x06filter\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05topic\x18\a \x01(\tR\x05topic\x12\x14\n" +
+	"\x05group\x18\b \x01(\tR\x05group\x12'\n" +
+	"\x0fsubscription_id\x18\t \x01(\tR\x0esubscriptionId\"\xc3\x03\n" +
 	"\rWatchResponse\x122\n" +
-	"\x06broker\x18\x01 \x01(\v2\x1a.tinybroker.v1.BrokerStatsR\x06broker\"\xbf\x05\n" +
+	"\x06broker\x18\x01 \x01(\v2\x1a.tinybroker.v1.BrokerStatsR\x06broker\x120\n" +
+	"\x05rates\x18\x02 \x01(\v2\x1a.tinybroker.v1.BrokerRatesR\x05rates\x121\n" +
+	"\x06topics\x18\x03 \x03(\v2\x19.tinybroker.v1.TopicStatsR\x06topics\x12F\n" +
+	"\rsubscriptions\x18\x04 \x03(\v2 .tinybroker.v1.SubscriptionStatsR\rsubscriptions\x121\n" +
+	"\x06groups\x18\x05 \x03(\v2\x19.tinybroker.v1.GroupStatsR\x06groups\x124\n" +
+	"\amembers\x18\x06 \x03(\v2\x1a.tinybroker.v1.MemberStatsR\amembers\x12:\n" +
+	"\tevictions\x18\a \x03(\v2\x1c.tinybroker.v1.EvictionStatsR\tevictions\x12,\n" +
+	"\x04rows\x18\b \x01(\v2\x18.tinybroker.v1.RowCountsR\x04rows\"\x99\x01\n" +
+	"\tRowCounts\x12\x16\n" +
+	"\x06topics\x18\x01 \x01(\x04R\x06topics\x12$\n" +
+	"\rsubscriptions\x18\x02 \x01(\x04R\rsubscriptions\x12\x16\n" +
+	"\x06groups\x18\x03 \x01(\x04R\x06groups\x12\x18\n" +
+	"\amembers\x18\x04 \x01(\x04R\amembers\x12\x1c\n" +
+	"\tevictions\x18\x05 \x01(\x04R\tevictions\"7\n" +
+	"\x05Rates\x12\x16\n" +
+	"\x06second\x18\x01 \x01(\x01R\x06second\x12\x16\n" +
+	"\x06minute\x18\x02 \x01(\x01R\x06minute\"\xd1\x02\n" +
+	"\vBrokerRates\x12$\n" +
+	"\x02in\x18\x01 \x01(\v2\x14.tinybroker.v1.RatesR\x02in\x12/\n" +
+	"\bin_bytes\x18\x02 \x01(\v2\x14.tinybroker.v1.RatesR\ainBytes\x12&\n" +
+	"\x03out\x18\x03 \x01(\v2\x14.tinybroker.v1.RatesR\x03out\x121\n" +
+	"\tout_bytes\x18\x04 \x01(\v2\x14.tinybroker.v1.RatesR\boutBytes\x12\x1d\n" +
+	"\n" +
+	"in_history\x18\x05 \x03(\rR\tinHistory\x12\x1f\n" +
+	"\vout_history\x18\x06 \x03(\rR\n" +
+	"outHistory\x12)\n" +
+	"\x10evictions_minute\x18\a \x01(\x04R\x0fevictionsMinute\x12%\n" +
+	"\x0edropped_minute\x18\b \x01(\x04R\rdroppedMinute\"\x96\x03\n" +
+	"\n" +
+	"TopicStats\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1f\n" +
+	"\vin_messages\x18\x02 \x01(\x04R\n" +
+	"inMessages\x12\x19\n" +
+	"\bin_bytes\x18\x03 \x01(\x04R\ainBytes\x12!\n" +
+	"\fout_messages\x18\x04 \x01(\x04R\voutMessages\x12$\n" +
+	"\rsubscriptions\x18\x05 \x01(\rR\rsubscriptions\x12\x16\n" +
+	"\x06groups\x18\x06 \x01(\rR\x06groups\x12A\n" +
+	"\x0elast_published\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\rlastPublished\x12$\n" +
+	"\x02in\x18\b \x01(\v2\x14.tinybroker.v1.RatesR\x02in\x12*\n" +
+	"\x05bytes\x18\t \x01(\v2\x14.tinybroker.v1.RatesR\x05bytes\x12&\n" +
+	"\x03out\x18\n" +
+	" \x01(\v2\x14.tinybroker.v1.RatesR\x03out\x12\x18\n" +
+	"\ahistory\x18\v \x03(\rR\ahistory\"\x9a\x04\n" +
+	"\x11SubscriptionStats\x12'\n" +
+	"\x0fsubscription_id\x18\x01 \x01(\tR\x0esubscriptionId\x12\x1f\n" +
+	"\vclient_name\x18\x02 \x01(\tR\n" +
+	"clientName\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\tR\x04peer\x12%\n" +
+	"\x0etopic_patterns\x18\x04 \x03(\tR\rtopicPatterns\x12%\n" +
+	"\x0econsumer_group\x18\x05 \x01(\tR\rconsumerGroup\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x129\n" +
+	"\boverflow\x18\a \x01(\x0e2\x1d.tinybroker.v1.OverflowPolicyR\boverflow\x12\x16\n" +
+	"\x06queued\x18\b \x01(\x04R\x06queued\x12!\n" +
+	"\fqueued_bytes\x18\t \x01(\x04R\vqueuedBytes\x12\x1a\n" +
+	"\bcapacity\x18\n" +
+	" \x01(\x04R\bcapacity\x12\x1b\n" +
+	"\tin_flight\x18\v \x01(\x04R\binFlight\x12\x1c\n" +
+	"\tdelivered\x18\f \x01(\x04R\tdelivered\x12\x18\n" +
+	"\adropped\x18\r \x01(\x04R\adropped\x124\n" +
+	"\acreated\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12&\n" +
+	"\x03out\x18\x0f \x01(\v2\x14.tinybroker.v1.RatesR\x03out\"\xd9\x05\n" +
+	"\n" +
+	"GroupStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\amembers\x18\x02 \x01(\rR\amembers\x12\x18\n" +
+	"\apending\x18\x03 \x01(\x04R\apending\x12\x1b\n" +
+	"\tin_flight\x18\x04 \x01(\x04R\binFlight\x122\n" +
+	"\x06oldest\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\x12\x1a\n" +
+	"\baccepted\x18\x06 \x01(\x04R\baccepted\x12\x1c\n" +
+	"\tdelivered\x18\a \x01(\x04R\tdelivered\x12\x14\n" +
+	"\x05acked\x18\b \x01(\x04R\x05acked\x12!\n" +
+	"\fdead_letters\x18\t \x01(\x04R\vdeadLetters\x12\x18\n" +
+	"\adropped\x18\n" +
+	" \x01(\x04R\adropped\x12 \n" +
+	"\vredelivered\x18\v \x01(\x04R\vredelivered\x12\x18\n" +
+	"\aexpired\x18\f \x01(\x04R\aexpired\x12 \n" +
+	"\vineffective\x18\r \x01(\x04R\vineffective\x124\n" +
+	"\acreated\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12&\n" +
+	"\x03out\x18\x0f \x01(\v2\x14.tinybroker.v1.RatesR\x03out\x121\n" +
+	"\back_mode\x18\x10 \x01(\x0e2\x16.tinybroker.v1.AckModeR\aackMode\x129\n" +
+	"\boverflow\x18\x11 \x01(\x0e2\x1d.tinybroker.v1.OverflowPolicyR\boverflow\x12\x1a\n" +
+	"\bcapacity\x18\x12 \x01(\x04R\bcapacity\x12<\n" +
+	"\fack_deadline\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vackDeadline\x12!\n" +
+	"\fmax_attempts\x18\x14 \x01(\rR\vmaxAttempts\"\xef\x03\n" +
+	"\vMemberStats\x12'\n" +
+	"\x0fsubscription_id\x18\x01 \x01(\tR\x0esubscriptionId\x12\x1f\n" +
+	"\vclient_name\x18\x02 \x01(\tR\n" +
+	"clientName\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\tR\x04peer\x12%\n" +
+	"\x0econsumer_group\x18\x04 \x01(\tR\rconsumerGroup\x12%\n" +
+	"\x0etopic_patterns\x18\x05 \x03(\tR\rtopicPatterns\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1b\n" +
+	"\tin_flight\x18\a \x01(\x04R\binFlight\x12\"\n" +
+	"\rmax_in_flight\x18\b \x01(\x04R\vmaxInFlight\x12\x1c\n" +
+	"\tdelivered\x18\t \x01(\x04R\tdelivered\x12\x14\n" +
+	"\x05acked\x18\n" +
+	" \x01(\x04R\x05acked\x12\x14\n" +
+	"\x05share\x18\v \x01(\x01R\x05share\x125\n" +
+	"\blast_ack\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\alastAck\x124\n" +
+	"\acreated\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12&\n" +
+	"\x03out\x18\x0e \x01(\v2\x14.tinybroker.v1.RatesR\x03out\"\xdc\x02\n" +
+	"\rEvictionStats\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12'\n" +
+	"\x0fsubscription_id\x18\x02 \x01(\tR\x0esubscriptionId\x12\x1f\n" +
+	"\vclient_name\x18\x03 \x01(\tR\n" +
+	"clientName\x12\x12\n" +
+	"\x04peer\x18\x04 \x01(\tR\x04peer\x12%\n" +
+	"\x0etopic_patterns\x18\x05 \x03(\tR\rtopicPatterns\x12%\n" +
+	"\x0econsumer_group\x18\x06 \x01(\tR\rconsumerGroup\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x12\n" +
+	"\x04text\x18\b \x01(\tR\x04text\x12\x12\n" +
+	"\x04lost\x18\t \x01(\x04R\x04lost\x12/\n" +
+	"\x05lived\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x05lived\"C\n" +
+	"\x18CloseSubscriptionRequest\x12'\n" +
+	"\x0fsubscription_id\x18\x01 \x01(\tR\x0esubscriptionId\"\x1b\n" +
+	"\x19CloseSubscriptionResponse\"\xb4\x06\n" +
 	"\vBrokerStats\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x129\n" +
 	"\n" +
@@ -2085,7 +3601,11 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\tevictions\x18\x0e \x01(\x04R\tevictions\x12!\n" +
 	"\fmemory_bytes\x18\x0f \x01(\x04R\vmemoryBytes\x12,\n" +
 	"\x12memory_limit_bytes\x18\x10 \x01(\x04R\x10memoryLimitBytes\x12'\n" +
-	"\x0fqueued_messages\x18\x11 \x01(\x04R\x0equeuedMessages*`\n" +
+	"\x0fqueued_messages\x18\x11 \x01(\x04R\x0equeuedMessages\x12!\n" +
+	"\fdead_letters\x18\x12 \x01(\x04R\vdeadLetters\x12\x16\n" +
+	"\x06groups\x18\x13 \x01(\x04R\x06groups\x12 \n" +
+	"\vconnections\x18\x14 \x01(\x04R\vconnections\x12\x16\n" +
+	"\x06topics\x18\x15 \x01(\x04R\x06topics*`\n" +
 	"\fDeliveryMode\x12\x1d\n" +
 	"\x19DELIVERY_MODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DELIVERY_MODE_MULTI\x10\x01\x12\x18\n" +
@@ -2114,13 +3634,23 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\x17NACK_ACTION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11NACK_ACTION_RETRY\x10\x01\x12\x17\n" +
 	"\x13NACK_ACTION_RELEASE\x10\x02\x12\x16\n" +
-	"\x12NACK_ACTION_REJECT\x10\x032\x8d\x02\n" +
+	"\x12NACK_ACTION_REJECT\x10\x03*\x9d\x01\n" +
+	"\x04View\x12\x14\n" +
+	"\x10VIEW_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rVIEW_OVERVIEW\x10\x01\x12\x0f\n" +
+	"\vVIEW_TOPICS\x10\x02\x12\x16\n" +
+	"\x12VIEW_SUBSCRIPTIONS\x10\x03\x12\x0f\n" +
+	"\vVIEW_GROUPS\x10\x04\x12\x10\n" +
+	"\fVIEW_MEMBERS\x10\x05\x12\x12\n" +
+	"\x0eVIEW_EVICTIONS\x10\x06\x12\f\n" +
+	"\bVIEW_ALL\x10\a2\x8d\x02\n" +
 	"\rBrokerService\x12H\n" +
 	"\aPublish\x12\x1d.tinybroker.v1.PublishRequest\x1a\x1e.tinybroker.v1.PublishResponse\x12^\n" +
 	"\rPublishStream\x12#.tinybroker.v1.PublishStreamRequest\x1a$.tinybroker.v1.PublishStreamResponse(\x010\x01\x12R\n" +
-	"\tSubscribe\x12\x1f.tinybroker.v1.SubscribeRequest\x1a .tinybroker.v1.SubscribeResponse(\x010\x012T\n" +
+	"\tSubscribe\x12\x1f.tinybroker.v1.SubscribeRequest\x1a .tinybroker.v1.SubscribeResponse(\x010\x012\xbc\x01\n" +
 	"\fAdminService\x12D\n" +
-	"\x05Watch\x12\x1b.tinybroker.v1.WatchRequest\x1a\x1c.tinybroker.v1.WatchResponse0\x01BEZCcodeberg.org/tinybroker/tinybroker/proto/tinybroker/v1;tinybrokerv1b\x06proto3"
+	"\x05Watch\x12\x1b.tinybroker.v1.WatchRequest\x1a\x1c.tinybroker.v1.WatchResponse0\x01\x12f\n" +
+	"\x11CloseSubscription\x12'.tinybroker.v1.CloseSubscriptionRequest\x1a(.tinybroker.v1.CloseSubscriptionResponseBEZCcodeberg.org/tinybroker/tinybroker/proto/tinybroker/v1;tinybrokerv1b\x06proto3"
 
 var (
 	file_tinybroker_v1_tinybroker_proto_rawDescOnce sync.Once
@@ -2134,91 +3664,134 @@ func file_tinybroker_v1_tinybroker_proto_rawDescGZIP() []byte {
 	return file_tinybroker_v1_tinybroker_proto_rawDescData
 }
 
-var file_tinybroker_v1_tinybroker_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_tinybroker_v1_tinybroker_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_tinybroker_v1_tinybroker_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_tinybroker_v1_tinybroker_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_tinybroker_v1_tinybroker_proto_goTypes = []any{
-	(DeliveryMode)(0),             // 0: tinybroker.v1.DeliveryMode
-	(AckMode)(0),                  // 1: tinybroker.v1.AckMode
-	(OverflowPolicy)(0),           // 2: tinybroker.v1.OverflowPolicy
-	(CloseReason)(0),              // 3: tinybroker.v1.CloseReason
-	(NackAction)(0),               // 4: tinybroker.v1.NackAction
-	(*Message)(nil),               // 5: tinybroker.v1.Message
-	(*PublishRequest)(nil),        // 6: tinybroker.v1.PublishRequest
-	(*PublishResponse)(nil),       // 7: tinybroker.v1.PublishResponse
-	(*PublishStreamRequest)(nil),  // 8: tinybroker.v1.PublishStreamRequest
-	(*PublishStreamResponse)(nil), // 9: tinybroker.v1.PublishStreamResponse
-	(*PublishFailure)(nil),        // 10: tinybroker.v1.PublishFailure
-	(*SubscribeRequest)(nil),      // 11: tinybroker.v1.SubscribeRequest
-	(*OpenSubscription)(nil),      // 12: tinybroker.v1.OpenSubscription
-	(*SubscribeResponse)(nil),     // 13: tinybroker.v1.SubscribeResponse
-	(*Opened)(nil),                // 14: tinybroker.v1.Opened
-	(*Closed)(nil),                // 15: tinybroker.v1.Closed
-	(*Lagging)(nil),               // 16: tinybroker.v1.Lagging
-	(*Ack)(nil),                   // 17: tinybroker.v1.Ack
-	(*Nack)(nil),                  // 18: tinybroker.v1.Nack
-	(*ExtendDeadline)(nil),        // 19: tinybroker.v1.ExtendDeadline
-	(*Leave)(nil),                 // 20: tinybroker.v1.Leave
-	(*SequenceRange)(nil),         // 21: tinybroker.v1.SequenceRange
-	(*WatchRequest)(nil),          // 22: tinybroker.v1.WatchRequest
-	(*WatchResponse)(nil),         // 23: tinybroker.v1.WatchResponse
-	(*BrokerStats)(nil),           // 24: tinybroker.v1.BrokerStats
-	nil,                           // 25: tinybroker.v1.Message.HeadersEntry
-	nil,                           // 26: tinybroker.v1.PublishRequest.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(DeliveryMode)(0),                 // 0: tinybroker.v1.DeliveryMode
+	(AckMode)(0),                      // 1: tinybroker.v1.AckMode
+	(OverflowPolicy)(0),               // 2: tinybroker.v1.OverflowPolicy
+	(CloseReason)(0),                  // 3: tinybroker.v1.CloseReason
+	(NackAction)(0),                   // 4: tinybroker.v1.NackAction
+	(View)(0),                         // 5: tinybroker.v1.View
+	(*Message)(nil),                   // 6: tinybroker.v1.Message
+	(*PublishRequest)(nil),            // 7: tinybroker.v1.PublishRequest
+	(*PublishResponse)(nil),           // 8: tinybroker.v1.PublishResponse
+	(*PublishStreamRequest)(nil),      // 9: tinybroker.v1.PublishStreamRequest
+	(*PublishStreamResponse)(nil),     // 10: tinybroker.v1.PublishStreamResponse
+	(*PublishFailure)(nil),            // 11: tinybroker.v1.PublishFailure
+	(*SubscribeRequest)(nil),          // 12: tinybroker.v1.SubscribeRequest
+	(*OpenSubscription)(nil),          // 13: tinybroker.v1.OpenSubscription
+	(*SubscribeResponse)(nil),         // 14: tinybroker.v1.SubscribeResponse
+	(*Opened)(nil),                    // 15: tinybroker.v1.Opened
+	(*Closed)(nil),                    // 16: tinybroker.v1.Closed
+	(*Lagging)(nil),                   // 17: tinybroker.v1.Lagging
+	(*Ack)(nil),                       // 18: tinybroker.v1.Ack
+	(*Nack)(nil),                      // 19: tinybroker.v1.Nack
+	(*ExtendDeadline)(nil),            // 20: tinybroker.v1.ExtendDeadline
+	(*Leave)(nil),                     // 21: tinybroker.v1.Leave
+	(*SequenceRange)(nil),             // 22: tinybroker.v1.SequenceRange
+	(*WatchRequest)(nil),              // 23: tinybroker.v1.WatchRequest
+	(*WatchResponse)(nil),             // 24: tinybroker.v1.WatchResponse
+	(*RowCounts)(nil),                 // 25: tinybroker.v1.RowCounts
+	(*Rates)(nil),                     // 26: tinybroker.v1.Rates
+	(*BrokerRates)(nil),               // 27: tinybroker.v1.BrokerRates
+	(*TopicStats)(nil),                // 28: tinybroker.v1.TopicStats
+	(*SubscriptionStats)(nil),         // 29: tinybroker.v1.SubscriptionStats
+	(*GroupStats)(nil),                // 30: tinybroker.v1.GroupStats
+	(*MemberStats)(nil),               // 31: tinybroker.v1.MemberStats
+	(*EvictionStats)(nil),             // 32: tinybroker.v1.EvictionStats
+	(*CloseSubscriptionRequest)(nil),  // 33: tinybroker.v1.CloseSubscriptionRequest
+	(*CloseSubscriptionResponse)(nil), // 34: tinybroker.v1.CloseSubscriptionResponse
+	(*BrokerStats)(nil),               // 35: tinybroker.v1.BrokerStats
+	nil,                               // 36: tinybroker.v1.Message.HeadersEntry
+	nil,                               // 37: tinybroker.v1.PublishRequest.HeadersEntry
+	(*timestamppb.Timestamp)(nil),     // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 39: google.protobuf.Duration
 }
 var file_tinybroker_v1_tinybroker_proto_depIdxs = []int32{
-	25, // 0: tinybroker.v1.Message.headers:type_name -> tinybroker.v1.Message.HeadersEntry
-	27, // 1: tinybroker.v1.Message.publish_time:type_name -> google.protobuf.Timestamp
-	26, // 2: tinybroker.v1.PublishRequest.headers:type_name -> tinybroker.v1.PublishRequest.HeadersEntry
-	27, // 3: tinybroker.v1.PublishRequest.publish_time:type_name -> google.protobuf.Timestamp
-	28, // 4: tinybroker.v1.PublishRequest.max_wait:type_name -> google.protobuf.Duration
-	5,  // 5: tinybroker.v1.PublishStreamRequest.messages:type_name -> tinybroker.v1.Message
-	28, // 6: tinybroker.v1.PublishStreamRequest.max_wait:type_name -> google.protobuf.Duration
-	10, // 7: tinybroker.v1.PublishStreamResponse.failures:type_name -> tinybroker.v1.PublishFailure
-	12, // 8: tinybroker.v1.SubscribeRequest.open:type_name -> tinybroker.v1.OpenSubscription
-	17, // 9: tinybroker.v1.SubscribeRequest.ack:type_name -> tinybroker.v1.Ack
-	18, // 10: tinybroker.v1.SubscribeRequest.nack:type_name -> tinybroker.v1.Nack
-	19, // 11: tinybroker.v1.SubscribeRequest.extend:type_name -> tinybroker.v1.ExtendDeadline
-	20, // 12: tinybroker.v1.SubscribeRequest.leave:type_name -> tinybroker.v1.Leave
+	36, // 0: tinybroker.v1.Message.headers:type_name -> tinybroker.v1.Message.HeadersEntry
+	38, // 1: tinybroker.v1.Message.publish_time:type_name -> google.protobuf.Timestamp
+	37, // 2: tinybroker.v1.PublishRequest.headers:type_name -> tinybroker.v1.PublishRequest.HeadersEntry
+	38, // 3: tinybroker.v1.PublishRequest.publish_time:type_name -> google.protobuf.Timestamp
+	39, // 4: tinybroker.v1.PublishRequest.max_wait:type_name -> google.protobuf.Duration
+	6,  // 5: tinybroker.v1.PublishStreamRequest.messages:type_name -> tinybroker.v1.Message
+	39, // 6: tinybroker.v1.PublishStreamRequest.max_wait:type_name -> google.protobuf.Duration
+	11, // 7: tinybroker.v1.PublishStreamResponse.failures:type_name -> tinybroker.v1.PublishFailure
+	13, // 8: tinybroker.v1.SubscribeRequest.open:type_name -> tinybroker.v1.OpenSubscription
+	18, // 9: tinybroker.v1.SubscribeRequest.ack:type_name -> tinybroker.v1.Ack
+	19, // 10: tinybroker.v1.SubscribeRequest.nack:type_name -> tinybroker.v1.Nack
+	20, // 11: tinybroker.v1.SubscribeRequest.extend:type_name -> tinybroker.v1.ExtendDeadline
+	21, // 12: tinybroker.v1.SubscribeRequest.leave:type_name -> tinybroker.v1.Leave
 	0,  // 13: tinybroker.v1.OpenSubscription.mode:type_name -> tinybroker.v1.DeliveryMode
 	1,  // 14: tinybroker.v1.OpenSubscription.ack_mode:type_name -> tinybroker.v1.AckMode
 	2,  // 15: tinybroker.v1.OpenSubscription.overflow:type_name -> tinybroker.v1.OverflowPolicy
-	28, // 16: tinybroker.v1.OpenSubscription.ack_deadline:type_name -> google.protobuf.Duration
-	5,  // 17: tinybroker.v1.SubscribeResponse.messages:type_name -> tinybroker.v1.Message
-	14, // 18: tinybroker.v1.SubscribeResponse.opened:type_name -> tinybroker.v1.Opened
-	15, // 19: tinybroker.v1.SubscribeResponse.closed:type_name -> tinybroker.v1.Closed
-	16, // 20: tinybroker.v1.SubscribeResponse.lagging:type_name -> tinybroker.v1.Lagging
+	39, // 16: tinybroker.v1.OpenSubscription.ack_deadline:type_name -> google.protobuf.Duration
+	6,  // 17: tinybroker.v1.SubscribeResponse.messages:type_name -> tinybroker.v1.Message
+	15, // 18: tinybroker.v1.SubscribeResponse.opened:type_name -> tinybroker.v1.Opened
+	16, // 19: tinybroker.v1.SubscribeResponse.closed:type_name -> tinybroker.v1.Closed
+	17, // 20: tinybroker.v1.SubscribeResponse.lagging:type_name -> tinybroker.v1.Lagging
 	0,  // 21: tinybroker.v1.Opened.mode:type_name -> tinybroker.v1.DeliveryMode
 	2,  // 22: tinybroker.v1.Opened.overflow:type_name -> tinybroker.v1.OverflowPolicy
 	1,  // 23: tinybroker.v1.Opened.ack_mode:type_name -> tinybroker.v1.AckMode
-	28, // 24: tinybroker.v1.Opened.ack_deadline:type_name -> google.protobuf.Duration
-	15, // 25: tinybroker.v1.Opened.previous:type_name -> tinybroker.v1.Closed
+	39, // 24: tinybroker.v1.Opened.ack_deadline:type_name -> google.protobuf.Duration
+	16, // 25: tinybroker.v1.Opened.previous:type_name -> tinybroker.v1.Closed
 	3,  // 26: tinybroker.v1.Closed.reason:type_name -> tinybroker.v1.CloseReason
-	28, // 27: tinybroker.v1.Closed.lived:type_name -> google.protobuf.Duration
-	21, // 28: tinybroker.v1.Ack.ranges:type_name -> tinybroker.v1.SequenceRange
-	21, // 29: tinybroker.v1.Nack.ranges:type_name -> tinybroker.v1.SequenceRange
+	39, // 27: tinybroker.v1.Closed.lived:type_name -> google.protobuf.Duration
+	22, // 28: tinybroker.v1.Ack.ranges:type_name -> tinybroker.v1.SequenceRange
+	22, // 29: tinybroker.v1.Nack.ranges:type_name -> tinybroker.v1.SequenceRange
 	4,  // 30: tinybroker.v1.Nack.action:type_name -> tinybroker.v1.NackAction
-	28, // 31: tinybroker.v1.Nack.delay:type_name -> google.protobuf.Duration
-	21, // 32: tinybroker.v1.ExtendDeadline.ranges:type_name -> tinybroker.v1.SequenceRange
-	28, // 33: tinybroker.v1.ExtendDeadline.deadline:type_name -> google.protobuf.Duration
-	28, // 34: tinybroker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
-	24, // 35: tinybroker.v1.WatchResponse.broker:type_name -> tinybroker.v1.BrokerStats
-	27, // 36: tinybroker.v1.BrokerStats.time:type_name -> google.protobuf.Timestamp
-	27, // 37: tinybroker.v1.BrokerStats.start_time:type_name -> google.protobuf.Timestamp
-	6,  // 38: tinybroker.v1.BrokerService.Publish:input_type -> tinybroker.v1.PublishRequest
-	8,  // 39: tinybroker.v1.BrokerService.PublishStream:input_type -> tinybroker.v1.PublishStreamRequest
-	11, // 40: tinybroker.v1.BrokerService.Subscribe:input_type -> tinybroker.v1.SubscribeRequest
-	22, // 41: tinybroker.v1.AdminService.Watch:input_type -> tinybroker.v1.WatchRequest
-	7,  // 42: tinybroker.v1.BrokerService.Publish:output_type -> tinybroker.v1.PublishResponse
-	9,  // 43: tinybroker.v1.BrokerService.PublishStream:output_type -> tinybroker.v1.PublishStreamResponse
-	13, // 44: tinybroker.v1.BrokerService.Subscribe:output_type -> tinybroker.v1.SubscribeResponse
-	23, // 45: tinybroker.v1.AdminService.Watch:output_type -> tinybroker.v1.WatchResponse
-	42, // [42:46] is the sub-list for method output_type
-	38, // [38:42] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	39, // 31: tinybroker.v1.Nack.delay:type_name -> google.protobuf.Duration
+	22, // 32: tinybroker.v1.ExtendDeadline.ranges:type_name -> tinybroker.v1.SequenceRange
+	39, // 33: tinybroker.v1.ExtendDeadline.deadline:type_name -> google.protobuf.Duration
+	39, // 34: tinybroker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
+	5,  // 35: tinybroker.v1.WatchRequest.view:type_name -> tinybroker.v1.View
+	35, // 36: tinybroker.v1.WatchResponse.broker:type_name -> tinybroker.v1.BrokerStats
+	27, // 37: tinybroker.v1.WatchResponse.rates:type_name -> tinybroker.v1.BrokerRates
+	28, // 38: tinybroker.v1.WatchResponse.topics:type_name -> tinybroker.v1.TopicStats
+	29, // 39: tinybroker.v1.WatchResponse.subscriptions:type_name -> tinybroker.v1.SubscriptionStats
+	30, // 40: tinybroker.v1.WatchResponse.groups:type_name -> tinybroker.v1.GroupStats
+	31, // 41: tinybroker.v1.WatchResponse.members:type_name -> tinybroker.v1.MemberStats
+	32, // 42: tinybroker.v1.WatchResponse.evictions:type_name -> tinybroker.v1.EvictionStats
+	25, // 43: tinybroker.v1.WatchResponse.rows:type_name -> tinybroker.v1.RowCounts
+	26, // 44: tinybroker.v1.BrokerRates.in:type_name -> tinybroker.v1.Rates
+	26, // 45: tinybroker.v1.BrokerRates.in_bytes:type_name -> tinybroker.v1.Rates
+	26, // 46: tinybroker.v1.BrokerRates.out:type_name -> tinybroker.v1.Rates
+	26, // 47: tinybroker.v1.BrokerRates.out_bytes:type_name -> tinybroker.v1.Rates
+	38, // 48: tinybroker.v1.TopicStats.last_published:type_name -> google.protobuf.Timestamp
+	26, // 49: tinybroker.v1.TopicStats.in:type_name -> tinybroker.v1.Rates
+	26, // 50: tinybroker.v1.TopicStats.bytes:type_name -> tinybroker.v1.Rates
+	26, // 51: tinybroker.v1.TopicStats.out:type_name -> tinybroker.v1.Rates
+	2,  // 52: tinybroker.v1.SubscriptionStats.overflow:type_name -> tinybroker.v1.OverflowPolicy
+	38, // 53: tinybroker.v1.SubscriptionStats.created:type_name -> google.protobuf.Timestamp
+	26, // 54: tinybroker.v1.SubscriptionStats.out:type_name -> tinybroker.v1.Rates
+	38, // 55: tinybroker.v1.GroupStats.oldest:type_name -> google.protobuf.Timestamp
+	38, // 56: tinybroker.v1.GroupStats.created:type_name -> google.protobuf.Timestamp
+	26, // 57: tinybroker.v1.GroupStats.out:type_name -> tinybroker.v1.Rates
+	1,  // 58: tinybroker.v1.GroupStats.ack_mode:type_name -> tinybroker.v1.AckMode
+	2,  // 59: tinybroker.v1.GroupStats.overflow:type_name -> tinybroker.v1.OverflowPolicy
+	39, // 60: tinybroker.v1.GroupStats.ack_deadline:type_name -> google.protobuf.Duration
+	38, // 61: tinybroker.v1.MemberStats.last_ack:type_name -> google.protobuf.Timestamp
+	38, // 62: tinybroker.v1.MemberStats.created:type_name -> google.protobuf.Timestamp
+	26, // 63: tinybroker.v1.MemberStats.out:type_name -> tinybroker.v1.Rates
+	38, // 64: tinybroker.v1.EvictionStats.time:type_name -> google.protobuf.Timestamp
+	39, // 65: tinybroker.v1.EvictionStats.lived:type_name -> google.protobuf.Duration
+	38, // 66: tinybroker.v1.BrokerStats.time:type_name -> google.protobuf.Timestamp
+	38, // 67: tinybroker.v1.BrokerStats.start_time:type_name -> google.protobuf.Timestamp
+	7,  // 68: tinybroker.v1.BrokerService.Publish:input_type -> tinybroker.v1.PublishRequest
+	9,  // 69: tinybroker.v1.BrokerService.PublishStream:input_type -> tinybroker.v1.PublishStreamRequest
+	12, // 70: tinybroker.v1.BrokerService.Subscribe:input_type -> tinybroker.v1.SubscribeRequest
+	23, // 71: tinybroker.v1.AdminService.Watch:input_type -> tinybroker.v1.WatchRequest
+	33, // 72: tinybroker.v1.AdminService.CloseSubscription:input_type -> tinybroker.v1.CloseSubscriptionRequest
+	8,  // 73: tinybroker.v1.BrokerService.Publish:output_type -> tinybroker.v1.PublishResponse
+	10, // 74: tinybroker.v1.BrokerService.PublishStream:output_type -> tinybroker.v1.PublishStreamResponse
+	14, // 75: tinybroker.v1.BrokerService.Subscribe:output_type -> tinybroker.v1.SubscribeResponse
+	24, // 76: tinybroker.v1.AdminService.Watch:output_type -> tinybroker.v1.WatchResponse
+	34, // 77: tinybroker.v1.AdminService.CloseSubscription:output_type -> tinybroker.v1.CloseSubscriptionResponse
+	73, // [73:78] is the sub-list for method output_type
+	68, // [68:73] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_tinybroker_v1_tinybroker_proto_init() }
@@ -2238,8 +3811,8 @@ func file_tinybroker_v1_tinybroker_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tinybroker_v1_tinybroker_proto_rawDesc), len(file_tinybroker_v1_tinybroker_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   22,
+			NumEnums:      6,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

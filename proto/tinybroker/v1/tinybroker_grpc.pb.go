@@ -253,17 +253,25 @@ var BrokerService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	AdminService_Watch_FullMethodName = "/tinybroker.v1.AdminService/Watch"
+	AdminService_Watch_FullMethodName             = "/tinybroker.v1.AdminService/Watch"
+	AdminService_CloseSubscription_FullMethodName = "/tinybroker.v1.AdminService/CloseSubscription"
 )
 
 // AdminServiceClient is the client API for AdminService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService shows what the broker is doing.
+// AdminService shows what the broker is doing, and ends subscriptions.
 type AdminServiceClient interface {
-	// Watch sends a snapshot at once and then one every interval until the caller ends the stream.
+	// Watch sends a snapshot at once and then one every interval until the caller ends the stream. The broker filters, sorts and cuts, so that
+	// a snapshot is small however much there is; rates are computed by the broker, so that the first snapshot has them.
+	//
+	// INVALID_ARGUMENT (PROTOCOL): an interval under 250 ms, an unknown view or column. UNAVAILABLE (DRAINING): the broker is going away.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// CloseSubscription ends a subscription or a membership; its subscriber is told KICKED and does not come back by itself.
+	//
+	// NOT_FOUND: there is none of that id.
+	CloseSubscription(ctx context.Context, in *CloseSubscriptionRequest, opts ...grpc.CallOption) (*CloseSubscriptionResponse, error)
 }
 
 type adminServiceClient struct {
@@ -293,14 +301,31 @@ func (c *adminServiceClient) Watch(ctx context.Context, in *WatchRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *adminServiceClient) CloseSubscription(ctx context.Context, in *CloseSubscriptionRequest, opts ...grpc.CallOption) (*CloseSubscriptionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CloseSubscriptionResponse)
+	err := c.cc.Invoke(ctx, AdminService_CloseSubscription_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService shows what the broker is doing.
+// AdminService shows what the broker is doing, and ends subscriptions.
 type AdminServiceServer interface {
-	// Watch sends a snapshot at once and then one every interval until the caller ends the stream.
+	// Watch sends a snapshot at once and then one every interval until the caller ends the stream. The broker filters, sorts and cuts, so that
+	// a snapshot is small however much there is; rates are computed by the broker, so that the first snapshot has them.
+	//
+	// INVALID_ARGUMENT (PROTOCOL): an interval under 250 ms, an unknown view or column. UNAVAILABLE (DRAINING): the broker is going away.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// CloseSubscription ends a subscription or a membership; its subscriber is told KICKED and does not come back by itself.
+	//
+	// NOT_FOUND: there is none of that id.
+	CloseSubscription(context.Context, *CloseSubscriptionRequest) (*CloseSubscriptionResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -313,6 +338,9 @@ type UnimplementedAdminServiceServer struct{}
 
 func (UnimplementedAdminServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedAdminServiceServer) CloseSubscription(context.Context, *CloseSubscriptionRequest) (*CloseSubscriptionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CloseSubscription not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -346,13 +374,36 @@ func _AdminService_Watch_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _AdminService_CloseSubscription_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloseSubscriptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).CloseSubscription(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_CloseSubscription_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).CloseSubscription(ctx, req.(*CloseSubscriptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var AdminService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "tinybroker.v1.AdminService",
 	HandlerType: (*AdminServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "CloseSubscription",
+			Handler:    _AdminService_CloseSubscription_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Watch",
