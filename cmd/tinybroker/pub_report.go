@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 )
 
@@ -78,13 +80,16 @@ func (s *pubSession) showProgress() (stop func()) {
 	}
 }
 
+// totals says how far it has come, in one short line.
 func (s *pubSession) totals() string {
 	confirmed, _, unrouted, _ := s.ledger.counts()
 	took := time.Since(s.started)
-	text := fmt.Sprintf("%s confirmed in %s (%.0f/s, %s)", count(confirmed, "message"), roughDuration(took),
-		float64(confirmed)/max(took.Seconds(), 1e-3), roughSize(s.bytes.Load()))
+	text := fmt.Sprintf("%s confirmed in %s", count(confirmed, "message"), roughDuration(took))
+	if took >= time.Second {
+		text += fmt.Sprintf(" (%.0f/s, %s)", float64(confirmed)/took.Seconds(), roughSize(s.bytes.Load()))
+	}
 	if unrouted > 0 {
-		text += fmt.Sprintf(", %d without a subscription", unrouted)
+		text += fmt.Sprintf(", %s without a subscription", humanize.Comma(int64(unrouted)))
 	}
 	return text
 }

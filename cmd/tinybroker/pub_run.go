@@ -63,10 +63,11 @@ func runPub(ctx context.Context, a *app, o *pubOptions) error {
 	if err != nil {
 		return err
 	}
-	if !o.hasPayload && len(o.files) == 0 && isTerminal(a.in) {
+	typed := !o.hasPayload && len(o.files) == 0 && isTerminal(a.in)
+	if typed {
 		s.notices.info("reading messages, one per line; Ctrl-D ends")
 	}
-	return s.run(ctx, reading, isTerminal(a.err) && !isTerminal(a.in))
+	return s.run(ctx, reading, isTerminal(a.err) && !typed)
 }
 
 func (o *pubOptions) gap() time.Duration {

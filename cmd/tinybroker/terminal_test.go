@@ -1,0 +1,215 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// onTerminal runs a command with all its streams on a pseudo-terminal that answers nothing.
+type onTerminal struct {
+	*process
+	tty    *os.File
+	screen lockedBuffer
+}
+
+func startOnTerminal(t *testing.T, args []string, extra ...string) *onTerminal {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command("tinybroker", args...), done: make(chan struct{})}
+	for _, pair := range testEnv(t, append([]string{"TERM=xterm-256color", "NO_COLOR="}, extra...)...) {
+		if !strings.HasPrefix(pair, "CI=") { // libraries that ask terminals do not do so in CI
+			p.cmd.Env = append(p.cmd.Env, pair)
+		}
+	}
+	tty, err := pty.StartWithSize(p.cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Skip(err)
+	}
+	o := &onTerminal{process: p, tty: tty}
+	copied := make(chan struct{})
+	go func() {
+		io.Copy(&o.screen, tty) // ends with an error when the process has ended
+		close(copied)
+	}()
+	go func() {
+		p.err = p.cmd.Wait()
+		<-copied
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.done
+		tty.Close()
+	})
+	return o
+}
+
+func (o *onTerminal) shows(text string) {
+	o.t.Helper()
+	eventually(o.t, "shows "+text, func() bool { return strings.Contains(o.screen.String(), text) })
+}
+
+// No command asks the terminal anything, and none waits for answers that do not come.
+func TestQuietStart(t *testing.T) {
+	b := startBroker(t)
+	for _, args := range [][]string{
+		{"version"}, {"--help"}, {"serve", "--help"}, {"pub", "--help"}, {"sub", "--help"}, {"help", "exit-codes"},
+		{"status", "-s", b.address}, {"pub", "x", "y", "-q", "-s", b.address}, {"sub", "x", "--for", "500ms", "-s", b.address},
+		{"serve", "--print-config"}, {"completion", "bash"}, {"__complete", "pub", ""},
+	} {
+		began := time.Now()
+		p := startOnTerminal(t, args)
+		p.ended(0)
+		if took := time.Since(began); took > 4*time.Second { // who asks a terminal waits 5 s for the answer
+			t.Errorf("%q took %v", args, took)
+		}
+		if strings.Contains(p.screen.String(), "\x1b") {
+			t.Errorf("%q writes escape sequences: %q", args, p.screen.String())
+		}
+	}
+}
+
+func TestServeOnTerminal(t *testing.T) {
+	t.Parallel()
+	p := startOnTerminal(t, []string{"serve", "--listen", "127.0.0.1:0"})
+	p.shows("listening on 127.0.0.1:")
+	if _, err := p.tty.WriteString("\x03"); err != nil { // Ctrl-C
+		t.Fatal(err)
+	}
+	p.ended(0)
+	screen := p.screen.String()
+	if !regexp.MustCompile(`(?m)^listening on 127\.0\.0\.1:\d+\r$`).MatchString(screen) || !strings.Contains(screen, "level=INFO msg=stopping cause=interrupt") {
+		t.Errorf("%q", screen)
+	}
+}
+
+// What strangers publish cannot drive the terminal of who watches: payload, topic, key and headers alike.
+func TestNothingDrivesTheTerminal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	evil := "\x1b[2J\x1b]52;c;aGk=\a\x1b]8;;http://x\x1b\\\u009b1m\x9b\a\r\b\u202egnp\u2066\x00\x7f"
+	args := []string{"evil.\u202e", evil, "-k", "k\u202e\x1b[2J\u009b", "-H", "h\x1b[31m:v\x1b[0m\u2028", "-s", b.address}
+	for _, c := range []struct {
+		name string
+		args []string
+		line string // what is shown of the message
+	}{
+		{"text", []string{"-o", "auto"}, `evil.\u{202e} k=k\u{202e}\x1b[2J\u{9b} [h\x1b[31m=v\x1b[0m\u{2028}] 50B ` +
+			`\x1b[2J\x1b]52;c;aGk=\x07\x1b]8;;http://x\x1b\\\u{9b}1m\x9b\x07\r\x08\u{202e}gnp\u{2066}\x00\x7f`},
+		{"json", []string{"-o", "json"}, `"data_base64":"`},
+		{"format", []string{"--format", "{{.Topic}}\t{{.Payload}}"}, `evil.\u{202e}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ready := t.TempDir() + "/ready"
+			p := startOnTerminal(t, append([]string{"sub", "**", "-n", "1", "--color", "never", "-s", b.address, "--ready-file", ready}, c.args...))
+			waitFile(t, ready)
+			start(t, append([]string{"pub", "-i", "whole"}, append(args[:1:1], args[2:]...)...), reading(strings.NewReader(evil))).ended(0)
+			p.ended(0)
+			screen := strings.TrimSuffix(p.screen.String(), "\r\n")
+			if i := strings.IndexFunc(strings.ReplaceAll(screen, "\t", ""), hostile); i >= 0 {
+				t.Errorf("a character that drives the terminal: %q", screen)
+			}
+			if !strings.Contains(screen, c.line) {
+				t.Errorf("got  %s\nwant %s", screen, c.line)
+			}
+		})
+	}
+	// In a pipe the bytes are exact, and JSON escapes them.
+	raw := b.sub([]string{"**", "-n", "1", "-N"})
+	lines := b.sub([]string{"**", "-n", "1", "-o", "json"})
+	text := "\x1b[2J\u009b\u202e\x7f\u2028"
+	b.pub(text, "evil", "-i", "whole")
+	raw.ended(0)
+	lines.ended(0)
+	if got := raw.stdout.String(); got != text {
+		t.Errorf("raw: %q", got)
+	}
+	if got := lines.stdout.String(); !strings.Contains(got, `"data":"\u001b[2J\u009b\u202e\u007f\u2028"`) {
+		t.Errorf("json: %s", got)
+	}
+}
+
+// The broker's words, and those of arguments, are printed to terminals as well.
+func TestErrorsDoNotDriveTheTerminal(t *testing.T) {
+	for _, args := range [][]string{
+		{"pub", "x\x1b[2J", "y"}, {"sub", "[\x1b[2J"}, {"\x1b[2J"}, {"pub", "--\x1b[2J"}, {"serve", "--config", "\x1b[2J"},
+		{"status", "-s", "\x1b]0;x\a.invalid"}, {"pub", "x", "-f", "\x1b[2J"},
+	} {
+		_, stderr, end := runHere(t, "", args...)
+		if end.code == 0 || strings.ContainsAny(stderr, "\x1b\a") {
+			t.Errorf("%q: %d, %q", args, end.code, stderr)
+		}
+	}
+}
+
+func TestPubOnTerminal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	sub := b.sub([]string{"x"})
+	p := startOnTerminal(t, []string{"pub", "x", "-s", b.address})
+	p.shows("reading messages, one per line; Ctrl-D ends\r\n")
+	for _, line := range []string{"one\n", "two\n"} {
+		if _, err := p.tty.WriteString(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub.printed("one\ntwo\n")
+	if _, err := p.tty.WriteString("\x04"); err != nil { // Ctrl-D
+		t.Fatal(err)
+	}
+	p.ended(0)
+}
+
+func TestColor(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	for _, c := range []struct {
+		name  string
+		args  []string
+		env   []string
+		color bool
+	}{
+		{"terminal", nil, nil, true},
+		{"NO_COLOR", nil, []string{"NO_COLOR=1"}, false},
+		{"dumb", nil, []string{"TERM=dumb"}, false},
+		{"never", []string{"--color", "never"}, nil, false},
+		{"always wins", []string{"--color", "always"}, []string{"NO_COLOR=1", "TERM=dumb"}, true},
+	} {
+		ready := t.TempDir() + "/ready"
+		p := startOnTerminal(t, append([]string{"sub", "x", "-n", "1", "-s", b.address, "--ready-file", ready}, c.args...), c.env...)
+		waitFile(t, ready)
+		b.pub("", "x", "y")
+		p.ended(0)
+		if got := strings.Contains(p.screen.String(), "\x1b["); got != c.color {
+			t.Errorf("%s: %q", c.name, p.screen.String())
+		}
+	}
+}
+
+// Progress appears on a terminal once it takes long, and goes away again.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	p := startOnTerminal(t, []string{"pub", "x", "y", "-n", "25", "--interval", "50ms", "-s", b.address})
+	p.ended(0)
+	screen := p.screen.String()
+	if !strings.Contains(screen, " messages confirmed in 1s (") {
+		t.Errorf("no progress in %q", screen)
+	}
+	if !regexp.MustCompile(`\r25 messages confirmed in 1\.\ds \(\d+/s, 25 B\), 25 without a subscription\r\n$`).MatchString(screen) {
+		t.Errorf("no summary in %q", screen)
+	}
+	p = startOnTerminal(t, []string{"pub", "x", "y", "-q", "-s", b.address})
+	p.ended(0)
+	if got := p.screen.String(); got != "" {
+		t.Errorf("-q: %q", got)
+	}
+}
