@@ -85,5 +85,9 @@ func (b *Broker) publishOwn(topic string, record []byte) {
 	p := &publication{id: b.publications.Add(1), frame: f, now: b.clock.Now()}
 	run := Run{Topic: []byte(topic), End: len(record), Count: 1, Keyed: true}
 	b.publishRun(context.Background(), p, &run)
+	if run.Accepted == 0 {
+		// A full group refuses it like any other message, and there is no publisher to tell.
+		b.counters.dropped.Add(1)
+	}
 	f.release()
 }

@@ -438,6 +438,19 @@ func TestADeadLetterThatDiesDoesNotLoop(t *testing.T) {
 	}
 }
 
+func TestADeadLetterThatFindsNoRoomIsCounted(t *testing.T) {
+	b := newBroker(t, nil)
+	m := join(t, b, JoinOptions{})
+	join(t, b, JoinOptions{Group: "mourners", Patterns: []string{"$tb.dlq.g"}, Settings: GroupSettings{Capacity: 1}})
+	publish(t, b, numbered("t", 0, 3)...)
+	g, _ := take(m)
+	m.Nack(Nack{Action: NackReject}, g.all())
+	if st := b.Stats(); st.DeadLetters != 3 || st.Dropped != 2 {
+		t.Errorf("%d dead letters, %d dropped; want 3 and the 2 that found no room", st.DeadLetters, st.Dropped)
+	}
+	wantBooks(t, b, 0, 0, 0)
+}
+
 // A message that kills whoever takes it ends as a dead letter, and no other message does.
 func TestPoisonTakesNoOthersAlong(t *testing.T) {
 	b := newBroker(t, nil)
