@@ -211,14 +211,18 @@ func (b *Broker) forget(c consumer) {
 	ending := c.Ending()
 	evicted := ending.Reason == EndEvicted || ending.Reason == EndStalled
 	if evicted {
-		b.evictions.add(EvictionStats{
+		who := EvictionStats{
 			Time:     b.clock.Now(),
 			ID:       e.id,
 			Client:   e.client,
 			Peer:     e.peer,
 			Patterns: e.patterns.Strings(),
 			Group:    groupOf(c),
-		}, ending)
+		}
+		if s, ok := c.(*Subscription); ok {
+			who.Queued, who.QueuedBytes = s.left()
+		}
+		b.evictions.add(who, ending)
 		b.counters.evictions.Add(1)
 	}
 	b.mu.Unlock()

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 )
 
@@ -9,6 +10,9 @@ import (
 func (b *Broker) Observe(q Query) (*Snapshot, error) {
 	if err := q.Validate(); err != nil {
 		return nil, err
+	}
+	if q.Limit == 0 {
+		q.Limit = DefaultLimit
 	}
 	snap := &Snapshot{Broker: b.Stats()}
 	b.sampleMu.Lock()
@@ -35,7 +39,7 @@ func (b *Broker) Observe(q Query) (*Snapshot, error) {
 	switch q.View {
 	case ViewTotals:
 	case ViewOverview:
-		shown = []View{ViewTopics, ViewSubscriptions, ViewEvictions}
+		shown = []View{ViewTopics, ViewSubscriptions, ViewGroups, ViewEvictions}
 	case ViewAll:
 		shown = []View{ViewTopics, ViewSubscriptions, ViewGroups, ViewMembers, ViewEvictions}
 	default:
@@ -96,6 +100,9 @@ func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
 			continue
 		}
 		st := c.stats(s)
+		if q.View == ViewOverview && st.Group != "" {
+			continue // they all share their group's queue
+		}
 		if q.Group == "" || st.Group == q.Group {
 			all = append(all, st)
 		}
@@ -123,11 +130,14 @@ func (s *Subscription) stats(sm *sampler) SubscriptionStats {
 	queued, bytes := s.Queued()
 	st.Queued, st.QueuedBytes, st.Capacity = int(queued), bytes, int(s.capacity)
 	st.Overflow = s.overflow
-	if queued > s.capacity-s.capacity/4 {
-		st.State = StateLagging
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case s.waited >= stalledSamples && s.queue.len > 0:
+		st.State = StateStalled
+	case queued > s.capacity-s.capacity/4:
+		st.State = StateLagging
+	}
 	st.Delivered, st.Dropped = s.sequence, s.dropped
 	st.Out = sm.rates(&s.outMeter)
 	return st
@@ -146,6 +156,10 @@ func (m *Member) stats(sm *sampler) SubscriptionStats {
 	st.Out = sm.rates(&m.outMeter)
 	return st
 }
+
+// stalledSamples is how many samples in a row must find messages waiting and none taken for a subscription to be shown
+// as stalled: with two, the wait has lasted for at least the time between samples.
+const stalledSamples = 2
 
 // stalledAfter is how long a frame may take to be written before the member is shown as stalled.
 const stalledAfter = time.Second
@@ -178,6 +192,9 @@ func (b *Broker) observeMembers(q *Query, snap *Snapshot, s *sampler) {
 		if q.Group == "" || g.name == q.Group {
 			all = append(all, g.memberStats(s)...)
 		}
+	}
+	if q.ID != "" {
+		all = slices.DeleteFunc(all, func(m MemberStats) bool { return m.ID != q.ID })
 	}
 	snap.Members, snap.Rows.Members = rows(q, all, memberSortings,
 		func(t *MemberStats) []string { return append([]string{t.ID, t.Client, t.Peer, t.Group}, t.Patterns...) },

@@ -227,3 +227,68 @@ func TestTopicChurnIsBoundedAndKeepsTheBusyOnes(t *testing.T) {
 		t.Errorf("the busy topic among many: %+v", busy)
 	}
 }
+
+// An overview has each queue once: a group's, not that of each member. And what a question narrows down holds for members too.
+func TestOverviewAndMembersByID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := stand(t)
+		snap := observe(t, b, Query{View: ViewOverview})
+		if len(snap.Subscriptions) != 2 || len(snap.Groups) != 1 || len(snap.Members) != 0 || len(snap.Topics) != 6 || len(snap.Evictions) != 1 {
+			t.Errorf("overview: %d subscriptions, %d groups, %d members, %d topics, %d evictions",
+				len(snap.Subscriptions), len(snap.Groups), len(snap.Members), len(snap.Topics), len(snap.Evictions))
+		}
+		members := observe(t, b, Query{View: ViewMembers, ID: "m1"}).Members
+		if len(members) != 1 || members[0].ID != "m1" {
+			t.Errorf("members of the id m1: %+v", members)
+		}
+	})
+}
+
+func TestEvictionsTellWhatWaited(t *testing.T) {
+	b := newBroker(t, nil)
+	s := subscribe(t, b, SubscribeOptions{ID: "s", Patterns: []string{"t"}, Capacity: 10})
+	batch := batchOf(numbered("t", 10, 7)...)
+	publishBatch(t, b, batch)
+	publish(t, b, numbered("t", 0, 4)...)
+	wantEnded(t, s, EndEvicted, 11)
+	e := observe(t, b, Query{View: ViewEvictions}).Evictions[0]
+	if e.Queued != 7 || e.QueuedBytes != int64(len(batch.Data)) || e.Lost != 11 {
+		t.Errorf("%d messages of %d bytes waited, %d lost; want 7 of %d, 11", e.Queued, e.QueuedBytes, e.Lost, len(batch.Data))
+	}
+}
+
+// A subscription that takes nothing though messages wait is stalled, however empty its queue; one that takes is not.
+func TestStalledSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}})
+		state := func() string { return observe(t, b, Query{View: ViewSubscriptions}).Subscriptions[0].State }
+		step := func() {
+			time.Sleep(time.Second)
+			b.Sample()
+		}
+		step()
+		publish(t, b, numbered("t", 0, 3)...)
+		for range 2 {
+			if got := state(); got != StateActive {
+				t.Errorf("state %s, want active: the messages may be quite new", got)
+			}
+			step()
+		}
+		if got := state(); got != StateStalled {
+			t.Errorf("state %s after two samples, want stalled", got)
+		}
+		takeAll(s)
+		if got := state(); got != StateActive {
+			t.Errorf("state %s once everything is taken, want active", got)
+		}
+		for range 5 { // busy: something waits at every sample, but never the same
+			publish(t, b, numbered("t", 0, 3)...)
+			step()
+			if got := state(); got != StateActive {
+				t.Errorf("state %s of a busy one, want active", got)
+			}
+			takeAll(s)
+		}
+	})
+}

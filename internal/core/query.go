@@ -32,7 +32,7 @@ type View int
 // The views.
 const (
 	ViewTotals        View = iota // no rows
-	ViewOverview                  // busiest topics, fullest queues, last evictions
+	ViewOverview                  // busiest topics, fullest queues (subscriptions without members, and groups), last evictions
 	ViewTopics                    // topics
 	ViewSubscriptions             // broadcast subscriptions and members
 	ViewGroups                    // groups
@@ -164,11 +164,7 @@ func rows[T any](q *Query, all []T, sortings []sorting[T], names func(*T) []stri
 		}
 		return c
 	})
-	limit := q.Limit
-	if limit == 0 {
-		limit = DefaultLimit
-	}
-	return all[:min(limit, len(all))], len(all)
+	return all[:min(q.Limit, len(all))], len(all)
 }
 
 func (q *Query) keeps(names []string) bool {

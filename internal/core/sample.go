@@ -148,6 +148,11 @@ func (r *router) sample(i int) {
 
 func (s *Subscription) sample(i int) {
 	s.mu.Lock()
+	if s.queue.len == 0 || s.sequence != s.outMeter.last {
+		s.waited = 0
+	} else {
+		s.waited++
+	}
 	s.outMeter.sample(i, s.sequence)
 	s.mu.Unlock()
 }

@@ -69,7 +69,7 @@ type SubscriptionStats struct {
 const (
 	StateActive  = "active"
 	StateLagging = "lagging" // its queue is more than three quarters full
-	StateStalled = "stalled" // the frame being written has been taken by nobody for a second or more
+	StateStalled = "stalled" // nobody has taken what was written to its stream for a second or more, and more waits
 	StateLeaving = "leaving" // gets nothing more
 )
 
@@ -101,6 +101,9 @@ type EvictionStats struct {
 	Group    string
 	Reason   string
 	Text     string
-	Lost     uint64
-	Lived    time.Duration
+	Queued   int // messages that waited in its queue then; for a member 0: they are its group's
+	// QueuedBytes is their size.
+	QueuedBytes int64
+	Lost        uint64
+	Lived       time.Duration
 }

@@ -95,11 +95,14 @@ type Subscription struct {
 	queue        queue
 	draining     bool
 	ending       Ending
+	leftQueued   int64 // messages that waited when it ended, and their bytes
+	leftBytes    int64
 	sequence     uint64 // last delivery number given out
 	droppedFront uint64 // dropped before the queue's front
 	droppedBack  uint32 // dropped after the queue's back
 	dropped      uint64 // by policy, in all
 	outMeter     meter
+	waited       int  // samples in a row that found messages waiting and none taken since the one before
 	lagging      bool // past three quarters, not yet told
 	lagTold      time.Time
 }
@@ -117,6 +120,13 @@ func (s *Subscription) Ending() Ending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ending
+}
+
+// left returns how many messages waited when it ended, and their bytes.
+func (s *Subscription) left() (messages int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int(s.leftQueued), s.leftBytes
 }
 
 // Queued returns how many messages wait, and their bytes.
@@ -268,8 +278,10 @@ func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 	for s.queue.len > 0 {
 		e := s.queue.pop()
 		lost += uint64(e.n)
+		s.leftBytes += e.size()
 		e.frame.release()
 	}
+	s.leftQueued = int64(lost) - int64(extra)
 	s.queue = queue{}
 	s.ending = Ending{
 		Reason:       reason,

@@ -188,21 +188,25 @@ func evictionToProto(e *core.EvictionStats) *tinybrokerv1.EvictionStats {
 		Text:           e.Text,
 		Lost:           e.Lost,
 		Lived:          durationpb.New(e.Lived),
+		Queued:         uint64(max(0, e.Queued)),
+		QueuedBytes:    uint64(max(0, e.QueuedBytes)),
 	}
 }
 
 func evictionFromProto(p **tinybrokerv1.EvictionStats) core.EvictionStats {
 	e := *p
 	return core.EvictionStats{
-		Time:     unstamp(e.GetTime()),
-		ID:       e.GetSubscriptionId(),
-		Client:   e.GetClientName(),
-		Peer:     e.GetPeer(),
-		Patterns: e.GetTopicPatterns(),
-		Group:    e.GetConsumerGroup(),
-		Reason:   e.GetReason(),
-		Text:     e.GetText(),
-		Lost:     e.GetLost(),
-		Lived:    e.GetLived().AsDuration(),
+		Time:        unstamp(e.GetTime()),
+		ID:          e.GetSubscriptionId(),
+		Client:      e.GetClientName(),
+		Peer:        e.GetPeer(),
+		Patterns:    e.GetTopicPatterns(),
+		Group:       e.GetConsumerGroup(),
+		Reason:      e.GetReason(),
+		Text:        e.GetText(),
+		Lost:        e.GetLost(),
+		Lived:       e.GetLived().AsDuration(),
+		Queued:      int(e.GetQueued()),
+		QueuedBytes: int64(e.GetQueuedBytes()),
 	}
 }

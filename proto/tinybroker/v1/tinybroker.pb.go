@@ -333,7 +333,7 @@ type View int32
 const (
 	// None.
 	View_VIEW_UNSPECIFIED View = 0
-	// The busiest topics, the fullest queues and the last evictions.
+	// The busiest topics, the fullest queues (subscriptions without members, and groups) and the last evictions.
 	View_VIEW_OVERVIEW View = 1
 	// Topics.
 	View_VIEW_TOPICS View = 2
@@ -2374,7 +2374,8 @@ type SubscriptionStats struct {
 	TopicPatterns []string `protobuf:"bytes,4,rep,name=topic_patterns,json=topicPatterns,proto3" json:"topic_patterns,omitempty"`
 	// Its group; empty: broadcast.
 	ConsumerGroup string `protobuf:"bytes,5,opt,name=consumer_group,json=consumerGroup,proto3" json:"consumer_group,omitempty"`
-	// active, lagging, stalled or leaving.
+	// active; lagging: the queue is more than three quarters full; stalled: what was written has not been taken for a second or
+	// more; leaving: a member that gets nothing more.
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	// Its overflow policy.
 	Overflow OverflowPolicy `protobuf:"varint,7,opt,name=overflow,proto3,enum=tinybroker.v1.OverflowPolicy" json:"overflow,omitempty"`
@@ -2935,7 +2936,11 @@ type EvictionStats struct {
 	// Messages lost with its queue.
 	Lost uint64 `protobuf:"varint,9,opt,name=lost,proto3" json:"lost,omitempty"`
 	// How long it lived.
-	Lived         *durationpb.Duration `protobuf:"bytes,10,opt,name=lived,proto3" json:"lived,omitempty"`
+	Lived *durationpb.Duration `protobuf:"bytes,10,opt,name=lived,proto3" json:"lived,omitempty"`
+	// Messages that waited in its queue then; for a member 0: they are its group's.
+	Queued uint64 `protobuf:"varint,11,opt,name=queued,proto3" json:"queued,omitempty"`
+	// Their bytes.
+	QueuedBytes   uint64 `protobuf:"varint,12,opt,name=queued_bytes,json=queuedBytes,proto3" json:"queued_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3038,6 +3043,20 @@ func (x *EvictionStats) GetLived() *durationpb.Duration {
 		return x.Lived
 	}
 	return nil
+}
+
+func (x *EvictionStats) GetQueued() uint64 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *EvictionStats) GetQueuedBytes() uint64 {
+	if x != nil {
+		return x.QueuedBytes
+	}
+	return 0
 }
 
 // CloseSubscriptionRequest names a subscription.
@@ -3565,7 +3584,7 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\x05share\x18\v \x01(\x01R\x05share\x125\n" +
 	"\blast_ack\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\alastAck\x124\n" +
 	"\acreated\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12&\n" +
-	"\x03out\x18\x0e \x01(\v2\x14.tinybroker.v1.RatesR\x03out\"\xdc\x02\n" +
+	"\x03out\x18\x0e \x01(\v2\x14.tinybroker.v1.RatesR\x03out\"\x97\x03\n" +
 	"\rEvictionStats\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12'\n" +
 	"\x0fsubscription_id\x18\x02 \x01(\tR\x0esubscriptionId\x12\x1f\n" +
@@ -3578,7 +3597,9 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\x04text\x18\b \x01(\tR\x04text\x12\x12\n" +
 	"\x04lost\x18\t \x01(\x04R\x04lost\x12/\n" +
 	"\x05lived\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x05lived\"C\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x05lived\x12\x16\n" +
+	"\x06queued\x18\v \x01(\x04R\x06queued\x12!\n" +
+	"\fqueued_bytes\x18\f \x01(\x04R\vqueuedBytes\"C\n" +
 	"\x18CloseSubscriptionRequest\x12'\n" +
 	"\x0fsubscription_id\x18\x01 \x01(\tR\x0esubscriptionId\"\x1b\n" +
 	"\x19CloseSubscriptionResponse\"\xb4\x06\n" +
