@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for what should come at once. It is never waited for when all is well.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // process is a real process of the program.
 type process struct {

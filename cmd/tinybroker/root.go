@@ -71,6 +71,7 @@ its tools.`,
 		newDocsCmd(a),
 		newExitCodesTopic(),
 	)
+	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	walk(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false

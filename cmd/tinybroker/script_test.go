@@ -30,7 +30,7 @@ func TestScripts(t *testing.T) {
 			"waitfile": scriptWaitFile,
 			"broker":   scriptBroker,
 		},
-		Deadline:            time.Now().Add(20 * time.Second),
+		Deadline:            time.Now().Add(5 * time.Minute),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 	})

@@ -59,21 +59,25 @@ func (o *onTerminal) shows(text string) {
 
 // No command asks the terminal anything, and none waits for answers that do not come.
 func TestQuietStart(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	for _, args := range [][]string{
 		{"version"}, {"--help"}, {"serve", "--help"}, {"pub", "--help"}, {"sub", "--help"}, {"help", "exit-codes"},
 		{"status", "-s", b.address}, {"pub", "x", "y", "-q", "-s", b.address}, {"sub", "x", "--for", "500ms", "-s", b.address},
 		{"serve", "--print-config"}, {"completion", "bash"}, {"__complete", "pub", ""},
 	} {
-		began := time.Now()
-		p := startOnTerminal(t, args)
-		p.ended(0)
-		if took := time.Since(began); took > 4*time.Second { // who asks a terminal waits 5 s for the answer
-			t.Errorf("%q took %v", args, took)
-		}
-		if strings.Contains(p.screen.String(), "\x1b") {
-			t.Errorf("%q writes escape sequences: %q", args, p.screen.String())
-		}
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			p := startOnTerminal(t, args)
+			p.ended(0)
+			if took := time.Since(began); took > 4*time.Second { // who asks a terminal waits 5 s for the answer
+				t.Errorf("took %v", took)
+			}
+			if strings.Contains(p.screen.String(), "\x1b") {
+				t.Errorf("escape sequences: %q", p.screen.String())
+			}
+		})
 	}
 }
 
