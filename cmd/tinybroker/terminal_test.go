@@ -68,15 +68,20 @@ func TestQuietStart(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			began := time.Now()
-			p := startOnTerminal(t, args)
-			p.ended(0)
-			if took := time.Since(began); took > 4*time.Second { // who asks a terminal waits 5 s for the answer
-				t.Errorf("took %v", took)
+			took := time.Hour
+			for range 3 { // a busy machine may be slow once
+				began := time.Now()
+				p := startOnTerminal(t, args)
+				p.ended(0)
+				took = min(took, time.Since(began))
+				if strings.Contains(p.screen.String(), "\x1b") {
+					t.Errorf("escape sequences: %q", p.screen.String())
+				}
+				if took < 4*time.Second {
+					return
+				}
 			}
-			if strings.Contains(p.screen.String(), "\x1b") {
-				t.Errorf("escape sequences: %q", p.screen.String())
-			}
+			t.Errorf("took %v: who asks a terminal waits 5 s for its answer", took)
 		})
 	}
 }
