@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -166,7 +167,14 @@ func subscribe(t *testing.T, c *Client, o SubscribeOptions) *subscription {
 		s.result <- c.Subscribe(ctx, o, func(d *Delivery) error {
 			kept := *d
 			kept.Payload = append([]byte(nil), d.Payload...)
-			kept.Key = string(append([]byte(nil), d.Key...))
+			kept.Key = strings.Clone(d.Key)
+			kept.Headers = nil
+			for k, v := range d.Headers {
+				if kept.Headers == nil {
+					kept.Headers = make(map[string]string)
+				}
+				kept.Headers[strings.Clone(k)] = strings.Clone(v)
+			}
 			s.deliveries <- kept
 			return nil
 		})

@@ -3,102 +3,56 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
-// SubscribeOptions describe a subscription and who is told about it. The callbacks are called by the goroutine that called
-// Subscribe, between messages, and may be nil.
-type SubscribeOptions struct {
-	// ID names the subscription; a live one of that name is taken over. Empty: the broker makes one up, and the
-	// subscription keeps it when it is opened again.
-	ID string
-	// Patterns say what to receive.
-	Patterns []string
-	// ClientName is a label for people.
-	ClientName string
-	// Overflow is what happens when the queue is full.
-	Overflow core.OverflowPolicy
-	// Capacity is the number of queue slots. 0: the broker's.
-	Capacity uint32
-	// NoResubscribe makes an eviction the end: Subscribe returns it as a *core.EndedError.
-	NoResubscribe bool
-
-	// OnOpened is told whenever the subscription is registered: everything published from then on is seen.
-	OnOpened func(Opened)
-	// OnLagging is told when the queue is more than three quarters full, at most once a second.
-	OnLagging func(Lagging)
-	// OnEnded is told of an eviction, also of one that was learnt of only after a reconnect, before subscribing again.
-	OnEnded func(core.Ending)
-	// OnGap is told when the connection was lost and is back, after OnOpened.
-	OnGap func(Gap)
-}
-
-// Opened is what the broker says when it has registered a subscription.
-type Opened struct {
-	SubscriptionID string
-	BrokerRunID    string
-	Capacity       uint32 // queue slots, as in force
-	CapacityBytes  uint64
-	Overflow       core.OverflowPolicy // as in force
-}
-
-// Lagging tells how full the subscription's queue is.
-type Lagging struct {
-	Queued      uint64 // messages
-	QueuedBytes uint64
-	Capacity    uint32 // slots
-}
-
-// Gap says that what was published while the connection was away was missed.
-type Gap struct {
-	Outage    time.Duration // from the loss until the subscription was registered again
-	Restarted bool          // it is another run of the broker
-}
-
-// Delivery is one message as a subscription receives it. It and what it refers to are valid until the handler returns,
-// but Topic may be kept.
-type Delivery struct {
-	core.Message
-	// Sequence is the delivery number, counted from 1. It starts anew when the subscription is opened again.
-	Sequence uint64
-	// Attempt is 1 for a first delivery.
-	Attempt uint32
-	// DroppedBefore is how many messages the overflow policy dropped just before this one. They have no delivery number.
-	DroppedBefore uint64
-	// More says that another message is at hand and its delivery follows at once.
-	More bool
-}
-
-// Subscribe receives messages and gives them to handle, one after the other, until ctx ends, handle fails or the broker
-// says something that trying again does not help against. It returns that: the context's error, that of handle
-// as it is, a *core.EndedError when the broker ended the subscription for good, an *UnreachableError, or
-// the broker's error.
+// Subscribe receives messages and gives them to handle, one after the other or as many as Parallel at once, until ctx ends, handle
+// asks for the end, or the broker says something that trying again does not help against. It returns that: the context's
+// error, nil for ErrStop, any other error of handle as it is, a *core.EndedError when the broker ended the subscription
+// for good, an *UnreachableError, or the broker's error.
 //
-// A subscription that was evicted or whose connection was lost is opened again under the same id, after a growing
-// pause. The pause becomes short again once a stream has lived for a minute. While handle works nothing is read: the
-// messages wait in the broker's queue.
+// A subscription that was evicted or whose connection was lost is opened again as it was, under the same id, after a growing
+// pause. The pause becomes short again once a stream has lived for a minute. While handlers work nothing more is read than the
+// broker lets a member have in flight, or than a few messages for each of them: the others wait in the broker's queue.
+//
+// In a group with acks, what handle returns decides what becomes of its delivery. Nil acknowledges it. A *NackError gives it back,
+// and the subscription goes on. ErrStop acknowledges it, and the subscription ends. Any other error gives it back as a failed
+// attempt, which the group may deliver again at once, and the subscription ends. What handle returns after the connection
+// was lost has no effect: the broker has given the message to somebody else by then.
+//
+// However the subscription ends, a member leaves its group cleanly: nothing more is handed out, what was received and not begun goes
+// back at once and counts as not delivered, running handlers have Grace to finish and be acknowledged, and the broker confirms. ErrStop
+// without that confirmation is an error, since the last acknowledgements may be lost. Subscribe returns when every handler has.
 func (c *Client) Subscribe(ctx context.Context, o SubscribeOptions, handle func(*Delivery) error) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	s := &subscriber{client: c, options: o, handle: handle, retry: retrial{client: c}}
-	call, err := s.open(ctx, ctx, false)
+	s.ctx, s.halt = context.WithCancelCause(ctx)
+	defer s.halt(nil)
+	if o.Parallel > 1 {
+		s.pool = newPool(o.Parallel, s.handleJob)
+		defer s.pool.workers.Wait()
+	}
+	call, err := s.open(ctx, false)
 	if err != nil {
 		return c.callError(err)
 	}
 	for {
-		s.registered(call)
-		err := s.learnt(call)
-		if err == nil {
-			err = s.receive(call)
-		}
-		call.end()
-		if ctx.Err() != nil && !s.stopped {
-			return context.Cause(ctx)
-		}
+		ended := s.serve(call)
 		s.retry.lived(time.Since(call.openedAt))
-		if call, err = s.reopen(ctx, err); err != nil {
-			return err
+		next, err := s.reopen(call, ended)
+		if err != nil {
+			return s.outcome(call, ended, err)
 		}
+		call = next
 	}
 }
 
@@ -107,40 +61,103 @@ type subscriber struct {
 	client  *Client
 	options SubscribeOptions
 	handle  func(*Delivery) error
+	ctx     context.Context // ends with that of Subscribe, or when handle asks for the end
+	halt    context.CancelCauseFunc
 	retry   retrial
+	pool    *pool // nil: deliveries are handled one after the other, by the goroutine of Subscribe
 
 	frames   deliveries
 	delivery Delivery
 
-	stopped bool      // what receive or learnt returned is for the caller
 	runID   string    // of the broker at the last stream
 	lostAt  time.Time // when the connection was lost; zero: it was not
 	evicted bool      // the last stream ended with an eviction, which was told
+
+	mu      sync.Mutex
+	stopped bool
+	result  error // of Subscribe, when stopped
+}
+
+// serve hands on what comes on a stream until it ends, and returns why it did.
+func (s *subscriber) serve(call *subscribeCall) error {
+	defer call.end()
+	if s.pool != nil {
+		s.pool.begin(call.acks())
+	}
+	s.registered(call)
+	if err := s.learnt(call); err != nil {
+		s.stop(err)
+	}
+	return s.receive(call)
+}
+
+// stop ends the subscription, and makes Subscribe return err. Only the first call counts.
+func (s *subscriber) stop(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.stopped, s.result = true, err
+		s.halt(err)
+	}
+}
+
+// halted reports whether nothing more is to be handed out.
+func (s *subscriber) halted() bool { return s.ctx.Err() != nil }
+
+// outcome is what Subscribe returns after its last stream has ended, and there is no other for err.
+func (s *subscriber) outcome(call *subscribeCall, ended, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.stopped:
+		return err
+	case s.result == nil && call.acks() && !hasLeft(ended):
+		if status.Code(ended) == codes.Canceled {
+			ended = errNoFarewell
+		}
+		return fmt.Errorf("the last acknowledgements may be lost: %w", s.client.callError(ended))
+	}
+	return s.result
+}
+
+// errNoFarewell is why a member stopped waiting for the broker.
+var errNoFarewell = fmt.Errorf("the broker did not confirm them within %s", leaveTimeout)
+
+// hasLeft reports whether a stream ended as its member had asked for.
+func hasLeft(err error) bool {
+	ended, ok := errors.AsType[*core.EndedError](err)
+	return ok && ended.Reason == core.EndLeft
 }
 
 // reopen opens the next stream after one has ended for err, or returns the error for which there will be none.
-func (s *subscriber) reopen(ctx context.Context, err error) (call *subscribeCall, _ error) {
-	if s.stopped {
-		return nil, err
+func (s *subscriber) reopen(last *subscribeCall, err error) (call *subscribeCall, _ error) {
+	if s.halted() {
+		return nil, context.Cause(s.ctx)
 	}
-	if ended, ok := errors.AsType[*core.EndedError](err); ok {
+	ended, ok := errors.AsType[*core.EndedError](err)
+	switch {
+	case last.hung() && (!ok || hasLeft(err)):
+		if call, err = s.open(s.ctx, false); err == nil {
+			return call, nil
+		}
+	case ok:
 		if !ended.Reason.Resumable() || s.options.NoResubscribe {
 			return nil, err
 		}
 		s.evicted = true
 		s.tellEnded(ended.Ending)
-		if err := sleep(ctx, s.retry.gaps.afterEviction()); err != nil {
+		if err := sleep(s.ctx, s.retry.gaps.afterEviction()); err != nil {
 			return nil, err
 		}
-		if call, err = s.open(ctx, ctx, false); err == nil {
+		if call, err = s.open(s.ctx, false); err == nil {
 			return call, nil
 		}
 	}
 	if s.lostAt = time.Now(); !retryable(err) {
 		return nil, s.client.callError(err)
 	}
-	return call, s.retry.run(ctx, err, func(opening context.Context) (err error) {
-		call, err = s.open(ctx, opening, true)
+	return call, s.retry.run(s.ctx, err, func(opening context.Context) (err error) {
+		call, err = s.open(opening, true)
 		return err
 	})
 }
@@ -158,13 +175,7 @@ func (s *subscriber) registered(call *subscribeCall) {
 	restarted := s.runID != "" && s.runID != opened.GetBrokerRunId()
 	s.runID = opened.GetBrokerRunId()
 	if s.options.OnOpened != nil {
-		s.options.OnOpened(Opened{
-			SubscriptionID: opened.GetSubscriptionId(),
-			BrokerRunID:    opened.GetBrokerRunId(),
-			Capacity:       opened.GetCapacity(),
-			CapacityBytes:  opened.GetCapacityBytes(),
-			Overflow:       core.OverflowPolicy(opened.GetOverflow()),
-		})
+		s.options.OnOpened(openedFromProto(opened))
 	}
 	if !s.lostAt.IsZero() && s.options.OnGap != nil {
 		s.options.OnGap(Gap{Outage: call.openedAt.Sub(s.lostAt), Restarted: restarted})
@@ -180,7 +191,6 @@ func (s *subscriber) learnt(call *subscribeCall) error {
 	}
 	previous := endingFromProto(call.opened.GetPrevious())
 	if s.options.NoResubscribe {
-		s.stopped = true
 		return &core.EndedError{Ending: previous}
 	}
 	s.tellEnded(previous)

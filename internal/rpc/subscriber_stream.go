@@ -18,14 +18,39 @@ import (
 type subscribeCall struct {
 	stream   grpc.ClientStream
 	cancel   context.CancelFunc
+	member   *membership // nil: broadcast
 	opened   *tinybrokerv1.Opened
 	openedAt time.Time
 	last     uint64 // delivery number of the last message
 }
 
-// open opens a stream that ends with life, and waits until the subscription is registered. opening bounds the wait. With
-// wait it also waits for the connection.
-func (s *subscriber) open(life, opening context.Context, wait bool) (*subscribeCall, error) {
+// acks reports whether the broker wants to know what became of each delivery.
+func (c *subscribeCall) acks() bool { return c.member != nil && c.member.acks }
+
+// hung reports whether a member has left by itself, since a handler did not return in time.
+func (c *subscribeCall) hung() bool { return c.member != nil && c.member.hung() }
+
+// end ends the stream if it has not ended.
+func (c *subscribeCall) end() {
+	c.cancel()
+	if c.member != nil {
+		c.member.end()
+	}
+}
+
+// open opens a stream and waits until the subscription is registered. opening bounds the wait. With wait it also waits for the
+// connection. The stream ends with the subscriber's context; that of a group's member outlives it, to say goodbye.
+func (s *subscriber) open(opening context.Context, wait bool) (*subscribeCall, error) {
+	if s.pool != nil {
+		// Handlers of the last stream may still run. Without a free one messages would only wait here.
+		if err := s.pool.available(opening); err != nil {
+			return nil, err
+		}
+	}
+	life := s.ctx
+	if s.options.Group != "" {
+		life = context.WithoutCancel(life)
+	}
 	ctx, cancel := context.WithCancel(life)
 	inTime := context.AfterFunc(opening, cancel)
 	call := &subscribeCall{cancel: cancel}
@@ -38,31 +63,27 @@ func (s *subscriber) open(life, opening context.Context, wait bool) (*subscribeC
 		err = context.Cause(opening)
 	}
 	if err != nil {
-		call.end()
+		cancel()
 		return nil, err
 	}
 	call.openedAt = time.Now()
+	if s.options.Group != "" {
+		call.member = newMembership(s.ctx, stream, cancel, call.opened, &s.options)
+	}
 	return call, nil
 }
 
 // register sends `open` and reads `opened`.
 func (s *subscriber) register(call *subscribeCall) error {
-	o := &s.options
-	err := call.stream.SendMsg(&tinybrokerv1.SubscribeRequest{Request: &tinybrokerv1.SubscribeRequest_Open{
-		Open: &tinybrokerv1.OpenSubscription{
-			SubscriptionId: o.ID,
-			TopicPatterns:  o.Patterns,
-			ClientName:     o.ClientName,
-			Overflow:       tinybrokerv1.OverflowPolicy(o.Overflow),
-			Capacity:       o.Capacity,
-		},
-	}})
+	err := call.stream.SendMsg(subscribeRequest(&s.options))
 	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: why it failed comes from receiving
 		return err
 	}
-	// A broadcast subscription has nothing more to say.
-	if err := call.stream.CloseSend(); err != nil {
-		return err
+	if s.options.Group == "" {
+		// A broadcast subscription has nothing more to say.
+		if err := call.stream.CloseSend(); err != nil {
+			return err
+		}
 	}
 	var first tinybrokerv1.SubscribeResponse
 	if err := call.stream.RecvMsg(&first); err != nil {
@@ -72,27 +93,24 @@ func (s *subscriber) register(call *subscribeCall) error {
 		return fmt.Errorf("%w: the first frame of a subscription is not `opened`", core.ErrProtocol)
 	}
 	call.opened = first.GetOpened()
+	if s.options.Group != "" && call.opened.GetMode() != tinybrokerv1.DeliveryMode_DELIVERY_MODE_SINGLE {
+		// Every member would handle every message.
+		return fmt.Errorf("%w: the broker has opened no member of a group", core.ErrProtocol)
+	}
 	return nil
 }
 
-// end ends the stream if it has not ended.
-func (c *subscribeCall) end() { c.cancel() }
-
-// receive hands on what comes until the stream ends, and returns why it did: a *core.EndedError, the error of the
-// handler (stopped is set), or that of the stream.
+// receive hands on what comes until the stream ends, and returns why it did: a *core.EndedError or an error of the stream.
 func (s *subscriber) receive(call *subscribeCall) error {
 	var closed *core.EndedError
-	var frame reusedFrame
+	next := s.reader(call)
 	for {
-		if err := call.stream.RecvMsg(&frame); err != nil {
+		frame, err := next()
+		if err != nil {
 			return s.ended(call, closed, err)
 		}
-		if err := s.frames.reset(frame.data); err != nil {
-			s.stopped = true
-			return err
-		}
-		if err := s.handleFrame(call); err != nil {
-			s.stopped = true
+		if err := s.handleFrame(call, frame); err != nil {
+			s.stop(err)
 			return err
 		}
 		if s.frames.closed != nil {
@@ -101,23 +119,92 @@ func (s *subscriber) receive(call *subscribeCall) error {
 	}
 }
 
-func (s *subscriber) handleFrame(call *subscribeCall) error {
+// reader returns a function that reads the next frame. It is overwritten with the one after that, unless several handlers use it.
+func (s *subscriber) reader(call *subscribeCall) func() ([]byte, error) {
+	if s.pool != nil {
+		return func() ([]byte, error) {
+			var frame rawFrame
+			err := call.stream.RecvMsg(&frame)
+			return frame.data, err
+		}
+	}
+	var frame reusedFrame
+	return func() ([]byte, error) {
+		err := call.stream.RecvMsg(&frame)
+		return frame.data, err
+	}
+}
+
+// handleFrame hands out the messages of a frame. An error: the broker does not keep to the protocol.
+func (s *subscriber) handleFrame(call *subscribeCall, frame []byte) error {
+	if err := s.frames.reset(frame); err != nil {
+		return err
+	}
 	if l := s.frames.lagging; l != nil && s.options.OnLagging != nil {
 		s.options.OnLagging(Lagging{Queued: l.GetQueued(), QueuedBytes: l.GetQueuedBytes(), Capacity: l.GetCapacity()})
 	}
 	if err := s.frames.checkSequence(call.last); err != nil {
 		return err
 	}
+	call.last += uint64(s.frames.count)
+	if s.halted() {
+		return nil
+	}
+	if call.acks() {
+		call.member.received(s.frames.count)
+	}
+	if s.pool != nil {
+		return s.distribute(call)
+	}
 	for {
 		ok, err := s.frames.next(&s.delivery)
-		if !ok || err != nil {
-			return err
-		}
-		call.last = s.delivery.Sequence
-		if err := s.handle(&s.delivery); err != nil {
+		if !ok || err != nil || !s.handleOne(call) {
 			return err
 		}
 	}
+}
+
+// handleOne hands out a delivery and reports whether another one may follow.
+func (s *subscriber) handleOne(call *subscribeCall) bool {
+	n := s.delivery.Sequence
+	if call.acks() && (s.halted() || !call.member.begin(n)) {
+		return false
+	}
+	return s.settle(call, n, s.handle(&s.delivery))
+}
+
+// distribute hands out the messages of a frame to several handlers.
+func (s *subscriber) distribute(call *subscribeCall) error {
+	for {
+		j := &job{call: call}
+		ok, err := s.frames.next(&j.Delivery)
+		if !ok || err != nil {
+			return err
+		}
+		s.frames.headers = nil // they are the delivery's now
+		j.More = false
+		s.pool.add(j)
+	}
+}
+
+// handleJob is handleOne for one of several handlers.
+func (s *subscriber) handleJob(j *job) {
+	if s.halted() || j.call.acks() && !j.call.member.begin(j.Sequence) {
+		return
+	}
+	s.settle(j.call, j.Sequence, s.handle(&j.Delivery))
+}
+
+// settle does what a handler's result asks for, and reports whether the subscription goes on.
+func (s *subscriber) settle(call *subscribeCall, n uint64, result error) bool {
+	v := judge(result, call.acks())
+	if call.acks() {
+		call.member.done(n, v)
+	}
+	if v.stop {
+		s.stop(v.err)
+	}
+	return !v.stop
 }
 
 // ended returns why the stream is over: what the `closed` frame says or, when that could not be written, the
@@ -144,25 +231,4 @@ func endingFromTrailer(call *subscribeCall) *core.EndedError {
 		e.Lost, _ = strconv.ParseUint(lost[0], 10, 64) // 0 when the broker says nonsense
 	}
 	return &core.EndedError{Ending: e}
-}
-
-// endingFromProto is the reverse of closedToProto.
-func endingFromProto(c *tinybrokerv1.Closed) core.Ending {
-	return core.Ending{
-		Reason:       endReason(c.GetReason()),
-		Lost:         c.GetLost(),
-		Text:         c.GetText(),
-		LastSequence: c.GetLastSequence(),
-		Lived:        c.GetLived().AsDuration(),
-	}
-}
-
-// endReason is the reverse of closeReason. A reason this client does not know is an end for good.
-func endReason(r tinybrokerv1.CloseReason) core.EndReason {
-	for reason := core.EndNone; reason <= core.EndLeft; reason++ {
-		if closeReason(reason) == r && r != tinybrokerv1.CloseReason_CLOSE_REASON_UNSPECIFIED {
-			return reason
-		}
-	}
-	return core.EndClosed
 }
