@@ -179,6 +179,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.grpc.Stop()
 		<-stopped
 	}
+	s.sampling.Do(func() {}) // a Serve that comes this late starts nothing any more
 	s.loops.Wait()
 	return err
 }

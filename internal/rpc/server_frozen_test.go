@@ -212,7 +212,8 @@ func TestFrozenSlowsNobody(t *testing.T) {
 	}
 	p99, total := round(n) // nobody is frozen any more
 	healthy.Wait()
-	if frozenP99 > 2*p99+20*time.Millisecond || frozenTotal > 2*total+200*time.Millisecond {
+	// Bounds that only waiting for somebody would exceed, also on a busy machine.
+	if frozenP99 > 2*p99+500*time.Millisecond || frozenTotal > 3*total+2*time.Second {
 		t.Errorf("with frozen subscribers p99 %s, total %s; without %s, %s", frozenP99, frozenTotal, p99, total)
 	}
 	if got := station.broker.Stats().Subscriptions; got != 10 {

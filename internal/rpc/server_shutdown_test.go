@@ -185,6 +185,16 @@ func TestShutdownKeepsEveryClientOut(t *testing.T) {
 	dialling.Wait()
 }
 
+// TestShutdownAtTheStart: a server may be told to stop before it has begun to serve.
+func TestShutdownAtTheStart(t *testing.T) {
+	for range 50 {
+		station := newStation(t, nil)
+		if _, err := shutDown(t, station, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestLateConnections: the same for one that comes between the moment the silent ones are closed and that nobody listens.
 func TestLateConnections(t *testing.T) {
 	station := newStation(t, nil)
