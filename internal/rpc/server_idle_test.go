@@ -85,6 +85,36 @@ func TestIdleSubscriptions(t *testing.T) {
 	eventually(t, "all are gone", func() bool { return station.broker.Stats().Subscriptions == 0 })
 }
 
+// TestIdlePublishersKeepNothing: a publish stream lets go of a frame once it is confirmed, and of the room that one with
+// many runs has needed.
+func TestIdlePublishersKeepNothing(t *testing.T) {
+	station := newStation(t, nil)
+	stub := station.stub(t)
+	frame := &tinybrokerv1.PublishStreamRequest{}
+	for range 20_000 {
+		frame.Messages = append(frame.Messages, &tinybrokerv1.Message{Topic: "a"}, &tinybrokerv1.Message{Topic: "b", Payload: make([]byte, 100)})
+	}
+	var streams []publishClient
+	before := int64(0)
+	for i := range 11 {
+		stream := openPublisher(t, stub)
+		if err := stream.Send(frame); err != nil {
+			t.Fatal(err)
+		}
+		receipt(t, stream)
+		streams = append(streams, stream)
+		if i == 0 {
+			before = memoryInUse() // with everything there that the first one has brought
+		}
+	}
+	if each := (memoryInUse() - before) / 10; each > 200<<10 {
+		t.Errorf("%d KiB for each idle publish stream", each>>10)
+	}
+	for _, stream := range streams {
+		_ = stream.CloseSend()
+	}
+}
+
 func discard(t testing.TB, c net.Conn, n int) {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
