@@ -256,7 +256,7 @@ func (b *Broker) Drain() {
 	}
 	b.mu.Unlock()
 	b.gate.Lock()
-	b.gate.Unlock() //nolint:staticcheck // nothing to do inside: having got the lock means that every publish has returned
+	b.gate.Unlock() //nolint:staticcheck,gocritic // nothing to do inside: having got the lock means that every publish has returned
 	for _, c := range b.snapshot() {
 		c.drain()
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -54,9 +55,7 @@ func (g *group) letter(record []byte, attempt int, reason string) deadLetter {
 		return l
 	}
 	headers := make(map[string]string, len(m.Headers)+4)
-	for k, v := range m.Headers {
-		headers[k] = v
-	}
+	maps.Copy(headers, m.Headers)
 	headers[HeaderTopic] = m.Topic
 	headers[HeaderGroup] = g.name
 	headers[HeaderAttempts] = strconv.Itoa(attempt)

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -109,11 +110,7 @@ func laneName(patterns *PatternSet) string {
 	list := slices.Clone(patterns.Strings())
 	slices.Sort(list)
 	list = slices.Compact(list)
-	name := ""
-	for _, p := range list {
-		name += p + "\n"
-	}
-	return name
+	return strings.Join(list, "\n")
 }
 
 // addTo implements interest: all lanes of one group are one receiver.

@@ -332,7 +332,7 @@ func TestNackRetryBacksOff(t *testing.T) {
 		b := newBroker(t, nil)
 		m := join(t, b, JoinOptions{})
 		publish(t, b, numbered("t", 1, 3)...)
-		g, _ := take(m)
+		take(m)
 		m.Nack(Nack{}, SequenceRange{2, 2})
 		m.Ack(SequenceRange{1, 1}, SequenceRange{3, 3})
 		for attempt := 1; attempt < 5; attempt++ {
@@ -346,7 +346,7 @@ func TestNackRetryBacksOff(t *testing.T) {
 			if least := minBackoff << (attempt - 1) * 3 / 4; pause < least || pause > least*5/3 {
 				t.Errorf("pause %d took %v, want about %v", attempt, pause, minBackoff<<(attempt-1))
 			}
-			g, _ = take(m)
+			g, _ := take(m)
 			if g.attempt != attempt+1 || g.payloads[0] != "2" {
 				t.Fatalf("attempt %d brought %+v", attempt+1, g)
 			}

@@ -11,8 +11,8 @@ type Message struct {
 	PublishTime time.Time // zero: not set
 }
 
-// A record is one encoded message, with whatever framing makes it possible to lay records one behind the other.
-// Encoding is all that core needs to know of them.
+// Encoding is all that core needs to know of records. A record is one encoded message, with whatever framing makes it
+// possible to lay records one behind the other.
 //
 // Implementations must be safe for concurrent use and must not keep or change the slices they are given.
 type Encoding interface {

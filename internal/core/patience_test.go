@@ -199,13 +199,11 @@ func TestAFrozenReaderCostsTheImpatientNextToNothing(t *testing.T) {
 func TestPiecesKeepOneOrderForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, nil)
-		var subs []*Subscription
 		var got [4][]string
 		stop := make(chan struct{})
 		var readers, publishers sync.WaitGroup
 		for i := range got {
 			s := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}, Capacity: 8 << i})
-			subs = append(subs, s)
 			readers.Go(func() { got[i] = drainSlowly(s, 16<<i, time.Duration(i+1)*time.Millisecond, stop) })
 		}
 		for p := range 5 {

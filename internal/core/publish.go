@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -119,7 +120,7 @@ func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) er
 		}
 		if r.Err == nil {
 			bytes += b.publishRun(ctx, p, r)
-			if r.Err != nil && (r.Err == ErrDraining || ctx.Err() != nil) {
+			if r.Err != nil && (errors.Is(r.Err, ErrDraining) || ctx.Err() != nil) {
 				failed = r.Err
 			}
 		}

@@ -27,7 +27,8 @@ func queryFromProto(r *tinybrokerv1.WatchRequest) (core.Query, error) {
 		Group:   r.GetGroup(),
 		ID:      r.GetSubscriptionId(),
 	}
-	return q, q.Validate()
+	err := q.Validate()
+	return q, err
 }
 
 func queryToProto(q *core.Query, interval time.Duration) *tinybrokerv1.WatchRequest {

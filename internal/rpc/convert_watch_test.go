@@ -26,8 +26,8 @@ func fillValue(v reflect.Value, n *int64) {
 			v.Set(reflect.ValueOf(time.Unix(*n, *n).UTC()))
 			return
 		}
-		for i := range v.NumField() {
-			fillValue(v.Field(i), n)
+		for _, field := range v.Fields() {
+			fillValue(field, n)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
@@ -71,7 +71,7 @@ func TestWatchShowsRowsAndClosesSubscriptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // nothing is left to be done about it
+	defer client.Close()
 	stub := station.stub(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
