@@ -19,14 +19,15 @@ type group struct {
 	settings GroupSettings
 	created  time.Time
 
-	lanes    map[string]*lane // by their patterns
-	members  int
-	linger   time.Time            // when the group goes; zero while it has members
-	order    uint64               // place of the last message accepted
-	keys     map[string]*keyState // the keys of all messages in the group
-	delayed  parcelHeap           // waiting for another attempt, by when
-	deadline parcelHeap           // in flight with a deadline, by when
-	spare    []*parcel
+	lanes      map[string]*lane // by their patterns
+	members    int
+	linger     time.Time            // when the group goes; zero while it has members
+	order      uint64               // place of the last message accepted
+	deliveries uint64               // batches given to members
+	keys       map[string]*keyState // the keys of all messages in the group
+	delayed    parcelHeap           // waiting for another attempt, by when
+	deadline   parcelHeap           // in flight with a deadline, by when
+	spare      []*parcel
 
 	// The group's one timer.
 	armed time.Time // when it fires; zero: not armed

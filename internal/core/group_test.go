@@ -858,6 +858,40 @@ func TestASlowMemberGetsLittle(t *testing.T) {
 	})
 }
 
+// TestIdleMembersTakeTurns: among those that have equally little to do, the one that was served longest ago is next.
+func TestIdleMembersTakeTurns(t *testing.T) {
+	for _, ack := range []AckMode{AckExplicit, AckNone} {
+		t.Run(ack.String(), func(t *testing.T) {
+			b := newBroker(t, nil)
+			var members []*Member
+			for range 3 {
+				m := join(t, b, JoinOptions{Settings: GroupSettings{Ack: ack}})
+				take(m) // nothing yet: it waits
+				members = append(members, m)
+			}
+			served := make([]int, 3)
+			for i := range 30 {
+				publish(t, b, numbered("t", i, 1)...)
+				for j, m := range members {
+					select {
+					case <-m.Wake():
+					default:
+						continue
+					}
+					if g, ok := take(m); ok {
+						served[j]++
+						m.Ack(g.all())
+						take(m)
+					}
+				}
+			}
+			if !slices.Equal(served, []int{10, 10, 10}) {
+				t.Errorf("served %v times", served)
+			}
+		})
+	}
+}
+
 func TestDrainWithAGroup(t *testing.T) {
 	b := newBroker(t, nil)
 	m := join(t, b, JoinOptions{MaxInFlight: 2})

@@ -108,12 +108,13 @@ func (l *lane) hungry() int {
 	return max(1, n)
 }
 
-// rouse wakes members that wait for something to do, the least loaded first, and no more than there are messages.
+// rouse wakes members that wait for something to do, the least loaded first and of those the one that was served longest ago, and no
+// more than there are messages.
 func (l *lane) rouse() {
 	for n := min(l.ready, l.parked); n > 0; n-- {
 		var idlest *Member
 		for _, m := range l.members {
-			if m.parked && m.mayTake() && (idlest == nil || m.inFlight < idlest.inFlight) {
+			if m.parked && m.mayTake() && (idlest == nil || m.idlerThan(idlest)) {
 				idlest = m
 			}
 		}
@@ -122,4 +123,11 @@ func (l *lane) rouse() {
 		}
 		idlest.unpark()
 	}
+}
+
+func (m *Member) idlerThan(other *Member) bool {
+	if m.inFlight != other.inFlight {
+		return m.inFlight < other.inFlight
+	}
+	return m.served < other.served
 }

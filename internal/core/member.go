@@ -26,6 +26,7 @@ type Member struct {
 	flights      []*parcel // in flight, by delivery number
 	inFlight     int       // messages
 	sequence     uint64    // last delivery number given out
+	served       uint64    // group.deliveries when it was last given something
 	writing      uint64    // first delivery number of the delivery under way; 0: none is
 	writingSince time.Time
 	held         []*keyState // keys it holds of which more is waiting
@@ -102,6 +103,8 @@ func (m *Member) Take(d *Delivery, maxBytes int64) bool {
 		m.finishLocked()
 		return false
 	}
+	g.deliveries++
+	m.served = g.deliveries
 	m.writing = d.FirstSequence
 	m.writingSince = g.broker.clock.Now()
 	g.armLocked(m.writingSince.Add(g.broker.options.SendTimeout))
