@@ -84,7 +84,7 @@ type config struct {
 // all that is wrong with them at once.
 func loadConfig(cmd *cobra.Command) (*config, error) {
 	c := &config{sources: map[string]string{}}
-	var errs []error
+	var errs mistakes
 	file, err := findConfigFile(cmd.Flags())
 	if err != nil {
 		return nil, &exitError{code: exitConfig, err: err}
@@ -102,10 +102,7 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 			errs = append(errs, err)
 		}
 	})
-	if len(errs) > 0 {
-		return nil, &exitError{code: exitConfig, err: errors.Join(errs...)}
-	}
-	return c, nil
+	return c, errs.asConfigError()
 }
 
 // givenFlags are the names of the flags that do not have their default, but were set somewhere.

@@ -170,7 +170,7 @@ func suggestKey(section, key string) string {
 		other, where = sectionServe, "at the top level"
 	}
 	if settingsOf(other)[key] != nil {
-		return fmt.Sprintf("; it belongs %s", where)
+		return "; it belongs " + where
 	}
 	var names []string
 	for name := range settingsOf(section) {

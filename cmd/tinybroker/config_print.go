@@ -62,7 +62,7 @@ func checkClientSection(a *app) error {
 	fs := pflag.NewFlagSet(sectionClient, pflag.ContinueOnError)
 	newClientOptions().addFlags(fs)
 	if file := a.config.file; file != nil {
-		var errs []error
+		var errs mistakes
 		v := file.values()
 		fs.VisitAll(func(f *pflag.Flag) {
 			if err := a.config.applyFile(f, v); err != nil {
@@ -70,7 +70,7 @@ func checkClientSection(a *app) error {
 			}
 		})
 		if len(errs) > 0 {
-			return &exitError{code: exitConfig, err: errors.Join(errs...)}
+			return errs.asConfigError()
 		}
 	}
 	where := "no configuration file"

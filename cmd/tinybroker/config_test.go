@@ -413,11 +413,11 @@ func TestPrintConfigRoundTrip(t *testing.T) {
 	cleanEnvironment(t)
 	t.Setenv("TINYBROKER_SHUTDOWN_TIMEOUT", "90s")
 	path := writeConfig(t, "listen: ['127.0.0.1:0', 'unix:///tmp/a b.sock']\nmax_memory: 1000000000\naddr_file: 'yes # no: 1'\nreflection: false\n")
-	first, stderr, end := runHere(t, "", "serve", "--config", path, "--print-config", "--log-level", "debug", "--consumer-capacity-bytes", "1000")
+	_, stderr, end := runHere(t, "", "serve", "--config", path, "--print-config", "--log-level", "debug", "--consumer-capacity-bytes", "1000")
 	if end.code != exitUsage || !strings.Contains(stderr, "--consumer-capacity-bytes") {
 		t.Errorf("out of range: %d, %q", end.code, stderr)
 	}
-	first, stderr, end = runHere(t, "", "serve", "--config", path, "--print-config", "--log-level", "debug")
+	first, stderr, end := runHere(t, "", "serve", "--config", path, "--print-config", "--log-level", "debug")
 	if end.code != 0 || stderr != "" {
 		t.Fatalf("%d, %q", end.code, stderr)
 	}

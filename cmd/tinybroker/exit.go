@@ -199,40 +199,51 @@ func endWith(err error, s *streams) ending {
 		end.signal = syscall.SIGPIPE
 		return end // the reader has gone on purpose: nothing to say
 	}
-	var sig *signalError
-	if errors.As(err, &sig) {
+	if sig, ok := errors.AsType[*signalError](err); ok {
 		end.signal = sig.signal
-		if err == error(sig) {
-			return end
-		}
 	}
-	if err == nil {
+	if err == nil || isSilent(err) {
 		return end
 	}
 	for _, line := range errorLines(err) {
 		fmt.Fprintln(s.err, "tinybroker: "+oneLine(line))
 	}
-	var known *exitError
-	if errors.As(err, &known) && known.hint != "" {
+	if known, ok := errors.AsType[*exitError](err); ok && known.hint != "" {
 		fmt.Fprintln(s.err, "hint: "+oneLine(known.hint))
 	}
 	return end
 }
 
-func errorLines(err error) []string {
-	var joined interface{ Unwrap() []error }
-	if known, ok := err.(*exitError); ok && errors.As(known.err, &joined) {
-		return errorLines(known.err)
+// isSilent reports whether err is a signal and nothing more: whoever sent it knows.
+func isSilent(err error) bool {
+	_, bare := err.(*signalError) //nolint:errorlint // one that is wrapped has something to say
+	return bare
+}
+
+// mistakes are several errors, to be told at once and each on its own line.
+type mistakes []error
+
+func (m mistakes) Error() string   { return errors.Join(m...).Error() }
+func (m mistakes) Unwrap() []error { return m }
+
+// asConfigError is the failure by mistakes in the configuration; nil when there are none.
+func (m mistakes) asConfigError() error {
+	if len(m) == 0 {
+		return nil
 	}
-	if list, ok := err.(interface{ Unwrap() []error }); ok {
+	return &exitError{code: exitConfig, err: m}
+}
+
+// errorLines is what to print of err.
+func errorLines(err error) []string {
+	if list, ok := errors.AsType[mistakes](err); ok {
 		var lines []string
-		for _, e := range list.Unwrap() {
+		for _, e := range list {
 			lines = append(lines, errorLines(e)...)
 		}
 		return lines
 	}
-	var answered *rpc.Error
-	if errors.As(err, &answered) && isForeign(answered) {
+	if answered, ok := errors.AsType[*rpc.Error](err); ok && isForeign(answered) {
 		return []string{"what answers there is not a broker: " + err.Error()}
 	}
 	return []string{err.Error()}
@@ -240,8 +251,7 @@ func errorLines(err error) []string {
 
 // rootCause is the text of the innermost error: "no space left on device" instead of "write /dev/stdout: …".
 func rootCause(err error) string {
-	var lookup *net.DNSError
-	if errors.As(err, &lookup) {
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
 		return lookup.Err
 	}
 	for {

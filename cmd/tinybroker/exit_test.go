@@ -44,7 +44,7 @@ func TestCodeOf(t *testing.T) {
 		{"quota", core.ErrQuota, 75},
 		{"interrupted", &signalError{os.Interrupt}, 130},
 		{"terminated, in words", fmt.Errorf("%w: 1 confirmed", &interruptedError{&signalError{syscall.SIGTERM}}), 143},
-		{"several of the configuration", &exitError{code: exitConfig, err: errors.Join(errors.New("a"), errors.New("b"))}, 78},
+		{"several of the configuration", mistakes{errors.New("a"), errors.New("b")}.asConfigError(), 78},
 	} {
 		if got := codeOf(c.err); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
@@ -79,7 +79,7 @@ func TestEndWith(t *testing.T) {
 		{"nothing", nil, "", nil},
 		{"one line", errors.New("a:\nb"), "tinybroker: a: b\n", nil},
 		{"hint", withHint(errors.New("a"), "try b"), "tinybroker: a\nhint: try b\n", nil},
-		{"several", &exitError{code: exitConfig, err: errors.Join(errors.New("a"), errors.Join(errors.New("b"), errors.New("c")))},
+		{"several", mistakes{errors.New("a"), mistakes{errors.New("b"), errors.New("c")}.asConfigError()}.asConfigError(),
 			"tinybroker: a\ntinybroker: b\ntinybroker: c\n", nil},
 		{"signal", &signalError{os.Interrupt}, "", os.Interrupt},
 		{"signal with words", fmt.Errorf("%w: 1 confirmed", &interruptedError{&signalError{os.Interrupt}}), "tinybroker: interrupted: 1 confirmed\n", os.Interrupt},

@@ -54,9 +54,9 @@ func TestHelp(t *testing.T) {
 	cleanEnvironment(t)
 	for _, c := range ownCommands() {
 		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
-		args := append(strings.Fields(c.CommandPath())[1:], "--help")
+		args := strings.Fields(c.CommandPath() + " --help")[1:]
 		if !c.Runnable() {
-			args = append([]string{"help"}, args[:len(args)-1]...)
+			args = []string{"help", c.Name()}
 		}
 		stdout, stderr, end := runHere(t, "", args...)
 		if stderr != "" || end.code != 0 {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,7 @@ const helpWidth = 80
 
 // printHelp writes a command's page of help to standard output.
 func printHelp(cmd *cobra.Command, _ []string) {
-	io.WriteString(cmd.OutOrStdout(), helpText(cmd))
+	fmt.Fprint(cmd.OutOrStdout(), helpText(cmd))
 }
 
 func helpText(cmd *cobra.Command) string {

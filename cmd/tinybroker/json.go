@@ -166,8 +166,7 @@ func parseJSONTime(raw json.RawMessage, m *core.Message) error {
 }
 
 func jsonError(err error) error {
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if kind.Field == "" {
 			return errors.New("a JSON " + kind.Value + " where an object belongs")
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -72,7 +73,7 @@ func TestMessageJSONRoundTrip(t *testing.T) {
 			t.Fatalf("time %v became %v", m.PublishTime, back.PublishTime)
 		}
 		back.PublishTime = m.PublishTime
-		if string(back.Payload) != string(m.Payload) {
+		if !bytes.Equal(back.Payload, m.Payload) {
 			t.Fatalf("payload %q became %q", m.Payload, back.Payload)
 		}
 		back.Payload = m.Payload

@@ -94,7 +94,6 @@ func start(t *testing.T, args []string, options ...processOption) *process {
 		close(p.done)
 	}()
 	t.Cleanup(func() {
-		p.cmd.Process.Signal(syscall.SIGCONT)
 		p.cmd.Process.Kill()
 		<-p.done
 		if t.Failed() && p.stderr.String() != "" {
@@ -119,8 +118,7 @@ func (p *process) end() int {
 	case <-time.After(patience):
 		p.t.Fatalf("%s has not ended\n%s", strings.Join(p.cmd.Args, " "), p.stderr.String())
 	}
-	var exit *exec.ExitError
-	if errors.As(p.err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](p.err); ok {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			return 128 + int(status.Signal())
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -16,25 +15,31 @@ import (
 
 // receiptWriter puts on standard output what is asked for: receipts, or the records that were accepted.
 type receiptWriter struct {
-	w    *bufio.Writer
+	w    io.Writer
 	tee  bool
 	json bool
+	buf  []byte
 }
 
 func newReceiptWriter(w io.Writer, tee, json bool) *receiptWriter {
-	return &receiptWriter{w: bufio.NewWriterSize(w, 64<<10), tee: tee, json: json}
+	return &receiptWriter{w: w, tee: tee, json: json}
 }
 
 func (r *receiptWriter) write(receipt rpc.Receipt, done []sent) error {
 	if r.json {
-		r.w.Write(appendReceipt(nil, receipt, done))
+		r.buf = appendReceipt(r.buf, receipt, done)
 	}
 	if r.tee && receipt.Err == nil {
 		for _, m := range done {
-			r.w.Write(m.raw)
+			r.buf = append(r.buf, m.raw...)
 		}
 	}
-	return r.w.Flush() // tells of the failures of Write, too
+	if len(r.buf) == 0 {
+		return nil
+	}
+	_, err := r.w.Write(r.buf)
+	r.buf = r.buf[:0]
+	return err
 }
 
 // appendReceipt appends one line: {"first":1,"last":40,"unrouted":0}, with "error" when these were refused. first and

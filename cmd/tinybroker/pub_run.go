@@ -243,8 +243,7 @@ func (s *pubSession) confirm(ctx context.Context) error {
 // result is how the run ends, given why reading ended and why confirming did.
 func (s *pubSession) result(err, confirmErr error) error {
 	confirmed, _, _, open := s.ledger.counts()
-	var sig *signalError
-	if errors.As(err, &sig) {
+	if sig, ok := errors.AsType[*signalError](err); ok {
 		return fmt.Errorf("%w: %d confirmed, %d unconfirmed", &interruptedError{sig}, confirmed, open)
 	}
 	if open > 0 && confirmErr != nil {
@@ -256,7 +255,7 @@ func (s *pubSession) result(err, confirmErr error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err != nil && err != s.first:
+	case err != nil && !errors.Is(err, s.first):
 		return err
 	case s.bad > 0 && s.o.onError == "continue":
 		return &exitError{code: codeOf(s.first), err: fmt.Errorf("%s not published", count(s.bad, "record"))}
@@ -268,8 +267,7 @@ func (s *pubSession) result(err, confirmErr error) error {
 
 // bareCause leaves out the positions of unconfirmed messages, for which the ledger has the names.
 func bareCause(err error) error {
-	var u *rpc.UnconfirmedError
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*rpc.UnconfirmedError](err); ok {
 		return u.Err
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -105,7 +106,7 @@ func (r *repeated) next() (record, error) {
 		return record{}, io.EOF
 	}
 	r.number++
-	return record{number: r.number, data: r.payload, raw: append(r.payload[:len(r.payload):len(r.payload)], '\n')}, nil
+	return record{number: r.number, data: r.payload, raw: append(slices.Clip(r.payload), '\n')}, nil
 }
 
 // blank reports a line that holds no JSON, as editors leave at the end of files.

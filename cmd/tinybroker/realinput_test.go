@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -251,7 +250,7 @@ func TestTail(t *testing.T) {
 	for n := range 5 {
 		line := fmt.Sprintf("line %d\n", n)
 		want += line
-		io.WriteString(f, line)
+		f.WriteString(line)
 		sub.printed(want)
 	}
 }

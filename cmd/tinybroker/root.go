@@ -102,7 +102,7 @@ func (a *app) configure(cmd *cobra.Command) error {
 	}
 	c, err := loadConfig(cmd)
 	unknown := unknownEnvironment(cmd.Root())
-	if section == sectionServe {
+	if section == sectionServe && len(unknown) > 0 {
 		err = withUnknown(err, unknown)
 	}
 	if err != nil {
@@ -119,17 +119,14 @@ func (a *app) configure(cmd *cobra.Command) error {
 }
 
 func withUnknown(err error, unknown []string) error {
-	var errs []error
+	var errs mistakes
 	if err != nil {
 		errs = append(errs, err)
 	}
 	for _, text := range unknown {
 		errs = append(errs, errors.New(text))
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return &exitError{code: exitConfig, err: errors.Join(errs...)}
+	return errs.asConfigError()
 }
 
 // flagError says what is wrong with a flag in the words of this program.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -72,7 +71,7 @@ const configUsage = "configuration file at `path`; none: read no file (default: 
 
 // validate checks what the settings' own ranges cannot: how they go together.
 func (o *serveOptions) validate() error {
-	var errs []error
+	var errs mistakes
 	if err := o.broker.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -85,10 +84,7 @@ func (o *serveOptions) validate() error {
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return &exitError{code: exitConfig, err: errors.Join(errs...)}
+	return errs.asConfigError()
 }
 
 func newServeCmd(a *app, runF func(context.Context, *serveOptions) error) *cobra.Command {
@@ -174,7 +170,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	shutdown(server, o.shutdownTimeout, log)
 	serving.Wait()
 	if o.addrFile != "" {
-		os.Remove(o.addrFile)
+		_ = os.Remove(o.addrFile) // may never have been written
 	}
 	return err
 }

@@ -100,6 +100,9 @@ func listen(address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
+// errSocketInUse: somebody listens on the socket.
+var errSocketInUse = errors.New("address already in use")
+
 // errNotSocket: something else than a socket is in the way, and it is not ours to remove.
 var errNotSocket = errors.New("a file that is not a socket is in the way")
 
@@ -128,21 +131,26 @@ func removeStale(path string) error {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		conn.Close()
-		return syscall.EADDRINUSE
+		return errSocketInUse
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return err
+	if errors.Is(err, fs.ErrPermission) {
+		return err // somebody else's
 	}
 	return os.Remove(path)
 }
 
+func isSocketAddress(address string) bool {
+	_, ok := socketPath(address)
+	return ok
+}
+
 func listenError(address string, err error) error {
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
+	case isAddressInUse(err):
 		return failf(exitUnavailable, "listen on %s: address already in use; is another tinybroker running?", address)
-	case errors.Is(err, syscall.EACCES), errors.Is(err, errNotSocket):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, errNotSocket):
 		return failf(exitUnavailable, "listen on %s: %s", address, rootCause(err))
-	case errors.Is(err, syscall.EINVAL) && strings.HasPrefix(address, "unix"), errors.Is(err, syscall.EINVAL) && strings.HasPrefix(address, "/"):
+	case errors.Is(err, syscall.EINVAL) && isSocketAddress(address):
 		return failf(exitConfig, "listen on %s: the path of a unix socket is at most about 100 bytes long", address)
 	}
 	return failf(exitConfig, "listen on %s: %s", address, rootCause(err))
@@ -178,11 +186,13 @@ func writeFileAtomic(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails once it is renamed
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	return os.Rename(f.Name(), path)
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -179,7 +181,9 @@ func TestNotABroker(t *testing.T) {
 	h2c.Config.Protocols.SetUnencryptedHTTP2(true)
 	h2c.Start()
 	defer h2c.Close()
-	tls := httptest.NewTLSServer(http.NotFoundHandler())
+	tls := httptest.NewUnstartedServer(http.NotFoundHandler())
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
+	tls.StartTLS()
 	defer tls.Close()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -18,11 +18,11 @@ func (e ending) raise() {
 	}
 	if s == syscall.SIGPIPE {
 		// The runtime ignores a SIGPIPE that is sent; it dies of one that a write to standard output earns.
-		os.Stdout.Write([]byte{'\n'})
+		_, _ = os.Stdout.Write([]byte{'\n'})
 		os.Exit(e.code)
 	}
 	signal.Reset(s)
-	syscall.Kill(syscall.Getpid(), s)
-	time.Sleep(time.Second) // the signal may need a moment to arrive
+	_ = syscall.Kill(syscall.Getpid(), s) // a process may always signal itself
+	time.Sleep(time.Second)               // the signal may need a moment to arrive
 	os.Exit(e.code)
 }

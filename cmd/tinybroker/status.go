@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
@@ -119,7 +120,7 @@ func (r *statusReport) write(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(t, "version\t%s\n", safe(r.Version))
 	fmt.Fprintf(t, "health\t%s\n", r.Health)
 	fmt.Fprintf(t, "uptime\t%s\n", roughDuration(time.Duration(r.UptimeSeconds)*time.Second))
-	fmt.Fprintf(t, "memory\t%s of %s\n", roughSize(r.MemoryBytes), spacedSize(r.MemoryLimit))
+	fmt.Fprintf(t, "memory\t%s of %s\n", humanize.IBytes(uint64(max(r.MemoryBytes, 0))), humanize.IBytes(uint64(max(r.MemoryLimit, 0))))
 	fmt.Fprintf(t, "subscriptions\t%d, %s queued\n", r.Subscriptions, count(uint64(max(r.QueuedMessages, 0)), "message"))
 	fmt.Fprintf(t, "published\t%s, %s\n", count(r.PublishedMessages, "message"), roughSize(int64(r.PublishedBytes)))
 	fmt.Fprintf(t, "delivered\t%s, %s\n", count(r.DeliveredMessages, "message"), roughSize(int64(r.DeliveredBytes)))

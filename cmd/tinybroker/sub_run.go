@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -224,14 +225,10 @@ func clearReadyFile(path string) error {
 	if path == "" {
 		return nil
 	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil // most likely it is not there
-	}
-	if !info.Mode().IsRegular() {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("sub: --ready-file %s: is not a regular file", path)
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return failf(exitIO, "sub: --ready-file %s: %s", path, rootCause(err))
 	}
 	return nil

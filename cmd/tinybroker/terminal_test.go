@@ -63,7 +63,7 @@ func TestQuietStart(t *testing.T) {
 	b := startBroker(t)
 	for _, args := range [][]string{
 		{"version"}, {"--help"}, {"serve", "--help"}, {"pub", "--help"}, {"sub", "--help"}, {"help", "exit-codes"},
-		{"status", "-s", b.address}, {"pub", "x", "y", "-q", "-s", b.address}, {"sub", "x", "--for", "500ms", "-s", b.address},
+		{"status", "-s", b.address}, {"pub", "x", "y", "-q", "-s", b.address}, {"sub", "silent", "--for", "500ms", "-s", b.address},
 		{"serve", "--print-config"}, {"completion", "bash"}, {"__complete", "pub", ""},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {

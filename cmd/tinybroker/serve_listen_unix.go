@@ -2,7 +2,14 @@
 
 package main
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
+
+func isAddressInUse(err error) bool {
+	return errors.Is(err, errSocketInUse) || errors.Is(err, syscall.EADDRINUSE)
+}
 
 // privateUmask makes new files accessible to this user only, until restore is called.
 func privateUmask() (restore func()) {

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package main
-
-func privateUmask() (restore func()) { return func() {} }
