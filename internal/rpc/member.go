@@ -111,6 +111,28 @@ func (m *membership) done(n uint64, v verdict) {
 	m.rouse()
 }
 
+// doneAll is done for everything that handlers are working on.
+func (m *membership) doneAll(v verdict) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	running := m.running
+	m.running = m.running[:0]
+	m.held -= len(running)
+	if m.ended {
+		return
+	}
+	for _, h := range running {
+		if m.acks && !h.overdue {
+			m.replyLocked(h.sequence, v.nack)
+		}
+	}
+	if v.stop {
+		m.leaving, m.asked = true, true
+	}
+	m.settleLocked()
+	m.rouse()
+}
+
 func (m *membership) replyLocked(n uint64, nack *core.Nack) {
 	if nack == nil {
 		m.replies.ack(n)

@@ -66,8 +66,9 @@ type subscriber struct {
 	retry   retrial
 	pool    *pool // nil: deliveries are handled one after the other, by the goroutine of Subscribe
 
-	frames   deliveries
-	delivery Delivery
+	frames    deliveries
+	delivery  Delivery
+	unflushed bool // deliveries are handled, and SubscribeOptions.Flush has not been called since
 
 	runID   string    // of the broker at the last stream
 	lostAt  time.Time // when the connection was lost; zero: it was not

@@ -48,6 +48,11 @@ type SubscribeOptions struct {
 	// Grace is how long a member that leaves waits for handlers that are running, before their deliveries go back too. 0: 5 s.
 	Grace time.Duration
 
+	// Flush, if not nil, completes what handle has begun with. It is called after the last of the deliveries that came together, and
+	// when no more of them are handed out since the subscription ends. Before that, none for which handle returned nil or ErrStop
+	// is acknowledged, and what Flush returns counts for all of them. Not with Parallel.
+	Flush func() error
+
 	// OnOpened is told whenever the subscription is registered: everything published from then on is seen.
 	OnOpened func(Opened)
 	// OnLagging is told when the queue is more than three quarters full, at most once a second.
@@ -72,6 +77,9 @@ func (o *SubscribeOptions) check() error {
 		if n.value < 0 {
 			return fmt.Errorf("%w: %s is negative", core.ErrProtocol, n.name)
 		}
+	}
+	if o.Flush != nil && o.Parallel > 1 {
+		return fmt.Errorf("%w: flush is not for parallel handlers", core.ErrProtocol)
 	}
 	return nil
 }

@@ -158,8 +158,12 @@ func (s *subscriber) handleFrame(call *subscribeCall, frame []byte) error {
 	}
 	for {
 		ok, err := s.frames.next(&s.delivery)
-		if !ok || err != nil || !s.handleOne(call) {
+		if !ok || err != nil {
+			s.flush(call)
 			return err
+		}
+		if !s.handleOne(call) {
+			return nil
 		}
 	}
 }
@@ -168,9 +172,43 @@ func (s *subscriber) handleFrame(call *subscribeCall, frame []byte) error {
 func (s *subscriber) handleOne(call *subscribeCall) bool {
 	n := s.delivery.Sequence
 	if call.acks() && (s.halted() || !call.member.begin(n)) {
+		s.flush(call)
 		return false
 	}
-	return s.settle(call, n, s.handle(&s.delivery))
+	result := s.handle(&s.delivery)
+	if s.options.Flush == nil {
+		return s.settle(call, n, result)
+	}
+	switch v := judge(result, call.acks()); {
+	case v.nack == nil && !v.stop:
+		s.unflushed = true
+		return true
+	case v.nack == nil:
+		s.unflushed = true
+		s.flush(call)
+		s.stop(nil)
+		return false
+	}
+	goesOn := s.settle(call, n, result)
+	if !goesOn {
+		s.flush(call)
+	}
+	return goesOn
+}
+
+// flush settles what was handled and not flushed.
+func (s *subscriber) flush(call *subscribeCall) {
+	if !s.unflushed {
+		return
+	}
+	s.unflushed = false
+	v := judge(s.options.Flush(), call.acks())
+	if call.acks() {
+		call.member.doneAll(v)
+	}
+	if v.stop {
+		s.stop(v.err)
+	}
 }
 
 // distribute hands out the messages of a frame to several handlers.
