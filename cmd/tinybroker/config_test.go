@@ -497,6 +497,12 @@ func TestRangesAreThoseOfCore(t *testing.T) {
 	bounds := map[string]func(*core.Options) int64{
 		"consumer-capacity":       func(o *core.Options) int64 { return int64(o.ConsumerCapacity) },
 		"consumer-capacity-bytes": func(o *core.Options) int64 { return o.ConsumerCapacityBytes },
+		"group-capacity":          func(o *core.Options) int64 { return int64(o.GroupCapacity) },
+		"group-capacity-bytes":    func(o *core.Options) int64 { return o.GroupCapacityBytes },
+		"group-linger":            func(o *core.Options) int64 { return int64(o.GroupLinger) },
+		"ack-deadline":            func(o *core.Options) int64 { return int64(o.AckDeadline) },
+		"max-attempts":            func(o *core.Options) int64 { return int64(o.MaxAttempts) },
+		"max-in-flight":           func(o *core.Options) int64 { return int64(o.MaxInFlight) },
 		"max-message-size":        func(o *core.Options) int64 { return int64(o.MaxMessageSize) },
 		"max-memory":              func(o *core.Options) int64 { return o.MaxMemory },
 		"max-subscriptions":       func(o *core.Options) int64 { return int64(o.MaxSubscriptions) },

@@ -50,6 +50,12 @@ func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
 	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without TLS and authentication")
 	fs.Var(whole(&b.ConsumerCapacity, 1, 1<<22), "consumer-capacity", "queue slots of a subscription, in messages")
 	fs.Var(size(&b.ConsumerCapacityBytes, 1<<10, 1<<34), "consumer-capacity-bytes", "size of the same queue, in bytes")
+	fs.Var(whole(&b.GroupCapacity, 1, 1<<22), "group-capacity", "messages that wait in a consumer group; those in flight are not counted")
+	fs.Var(size(&b.GroupCapacityBytes, 1<<10, 1<<34), "group-capacity-bytes", "size of the same queue, in bytes")
+	fs.Var(span(&b.GroupLinger, 0, 24*time.Hour), "group-linger", "how long a group goes on queueing without a member before it goes with all it holds; 0: not at all")
+	fs.Var(span(&b.AckDeadline, 0, 24*time.Hour), "ack-deadline", "how long a delivery may go without an ack before another member gets it; 0: for ever")
+	fs.Var(whole(&b.MaxAttempts, 1, 1<<16), "max-attempts", "how often a message is delivered before it becomes a dead letter")
+	fs.Var(whole(&b.MaxInFlight, 1, 1<<16), "max-in-flight", "messages that a member may have without having acknowledged them")
 	fs.Var(size(&b.MaxMessageSize, 1, 1<<30), "max-message-size", "largest message: topic, key, headers and payload together")
 	fs.Var(size(&b.MaxMemory, 1<<20, 1<<44), "max-memory", "message bytes held at once; past it publishes are refused")
 	fs.Var(whole(&b.MaxSubscriptions, 1, 1<<24), "max-subscriptions", "subscriptions at once")
@@ -102,6 +108,9 @@ disk. Every flag can also be set in the environment (--max-memory as
 TINYBROKER_MAX_MEMORY) and in the configuration file (max_memory). The flag wins
 over the environment, the environment over the file. Names that are not known,
 in the file or the environment, stop the start.
+
+--ack-deadline, --max-attempts and --max-in-flight are what groups and members
+get that ask for nothing else. Nobody gets more than --group-capacity.
 
 At a stop the broker takes nothing new, delivers what is queued for at most
 --shutdown-timeout, and exits with 0. A second signal ends it at once.
