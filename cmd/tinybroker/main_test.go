@@ -14,6 +14,8 @@ import (
 // TestMain makes the test binary the program itself when it is called tinybroker, so that scripts and tests run real
 // processes of what is being tested.
 func TestMain(m *testing.M) {
+	// The race detector holds up the end of every process for a second, unless told otherwise before it starts.
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	testscript.Main(leakChecked{m}, map[string]func(){"tinybroker": main})
 }
 

@@ -216,10 +216,10 @@ func TestTally(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if got := fmt.Sprint(told); got != "[1 10 10]" && got != "[1 9 10]" && got != "[1 10 10 9]" && got != "[1 9 10 10]" {
+		y.close()
+		if len(told) > 4 || told[0] != 1 { // at once, and then once a second
 			t.Errorf("%v", told)
 		}
-		y.close()
 		sum := uint64(0)
 		for _, n := range told {
 			sum += n

@@ -23,6 +23,7 @@ func TestScripts(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "xdg"))
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -70,7 +71,7 @@ func scriptBroker(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	file := ts.MkAbs("addr-" + name)
 	cmd := exec.Command("tinybroker", append([]string{"serve", "--listen", "127.0.0.1:0", "--addr-file", file}, args...)...)
-	cmd.Env = []string{"XDG_CONFIG_HOME=" + ts.MkAbs("xdg"), "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"XDG_CONFIG_HOME=" + ts.MkAbs("xdg"), "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE")}
 	ts.Check(cmd.Start())
 	ts.Defer(func() {
 		cmd.Process.Kill()
