@@ -38,7 +38,8 @@ func reference(root *cobra.Command) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Command line\n\nMade from the program's own help by `go run ./cmd/tinybroker docs`; edit it there.\n\n")
 	b.WriteString("Every long flag can be set in the environment: `--connect-timeout` is `TINYBROKER_CONNECT_TIMEOUT`. ")
-	b.WriteString("Exceptions are `--header`, `--file` and `--exec`. An empty variable counts as not set; lists are parted by commas. ")
+	fmt.Fprintf(&b, "Exceptions are %s. ", strings.Join(flagOnlyNames(root), " and "))
+	b.WriteString("An empty variable counts as not set; lists are parted by commas. ")
 	b.WriteString("`serve` does not start with a variable of this prefix that it does not know; clients warn. ")
 	b.WriteString("Variables that Kubernetes makes for a service of this name are passed over.\n\n")
 	b.WriteString("The configuration file is YAML. At the top level it holds the flags of `serve` under their names with `_` for `-`, ")
@@ -50,6 +51,20 @@ func reference(root *cobra.Command) []byte {
 		writeCommand(&b, c)
 	}
 	return b.Bytes()
+}
+
+// flagOnlyNames are the flags of all commands that have no variable.
+func flagOnlyNames(root *cobra.Command) []string {
+	var names []string
+	walk(root, func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Annotations[noteFlagOnly] != nil {
+				names = append(names, "`--"+f.Name+"`")
+			}
+		})
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func documented(root *cobra.Command) []*cobra.Command {

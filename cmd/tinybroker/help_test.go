@@ -75,7 +75,24 @@ func TestCLIReference(t *testing.T) {
 	compareGolden(t, filepath.Join("..", "..", "docs", "cli.md"), reference(testRoot()))
 }
 
-// Every flag says what it does, and every command has an example.
+// The configuration file of the reference is one.
+func TestReferenceConfig(t *testing.T) {
+	cleanEnvironment(t)
+	_, text, _ := strings.Cut(string(reference(testRoot())), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	for command, want := range map[string]string{"serve": "1GiB", "pub": "2s"} {
+		cmd, err := configured(t, command, "--config", writeConfig(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		flag := map[string]string{"serve": "max-memory", "pub": "connect-timeout"}[command]
+		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
+			t.Errorf("%s --%s is %s, want %s", command, flag, got, want)
+		}
+	}
+}
+
+// Every command has an example.
 func TestHelpIsComplete(t *testing.T) {
 	for _, c := range ownCommands() {
 		if c.Hidden || c.Name() == "completion" || !c.Runnable() {

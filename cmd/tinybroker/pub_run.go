@@ -246,11 +246,12 @@ func (s *pubSession) result(err, confirmErr error) error {
 	if sig, ok := errors.AsType[*signalError](err); ok {
 		return fmt.Errorf("%w: %d confirmed, %d unconfirmed", &interruptedError{sig}, confirmed, open)
 	}
-	if open > 0 && confirmErr != nil {
-		return &exitError{
-			code: lostCode(confirmErr),
-			err:  fmt.Errorf("%w; %d confirmed, %d unconfirmed: %s", bareCause(confirmErr), confirmed, open, s.ledger.unconfirmed()),
+	if confirmErr != nil { // the publisher has given up
+		text := fmt.Sprintf("%d confirmed, %d unconfirmed", confirmed, open)
+		if open > 0 {
+			text += ": " + s.ledger.unconfirmed()
 		}
+		return &exitError{code: lostCode(confirmErr), err: fmt.Errorf("%w; %s", bareCause(confirmErr), text)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,10 +260,8 @@ func (s *pubSession) result(err, confirmErr error) error {
 		return err
 	case s.bad > 0 && s.o.onError == "continue":
 		return &exitError{code: codeOf(s.first), err: fmt.Errorf("%s not published", count(s.bad, "record"))}
-	case s.first != nil:
-		return s.first
 	}
-	return confirmErr
+	return s.first
 }
 
 // bareCause leaves out the positions of unconfirmed messages, for which the ledger has the names.

@@ -149,6 +149,7 @@ takes more: about a quarter of it as room for the garbage collector, and about
 }
 
 func runServe(ctx context.Context, a *app, o *serveOptions) error {
+	ignoreBrokenPipe()
 	log := newLogger(o, a.err)
 	o.broker.Encoding = rpc.Encoding{}
 	broker, err := core.New(o.broker)

@@ -206,6 +206,27 @@ func TestNotABroker(t *testing.T) {
 	}
 }
 
+// A broker does not end with what collects its log.
+func TestLogReaderGoes(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "addr")
+	p := start(t, []string{"serve", "--listen", "127.0.0.1:0", "--addr-file", file, "--insecure", "--shutdown-timeout", "1s"},
+		func(p *process) { p.cmd.Stderr = w })
+	b := &broker{process: p, address: strings.TrimSpace(waitFile(t, file))}
+	w.Close()
+	r.Close()
+	first := b.sub([]string{"x", "--id", "me"})
+	b.sub([]string{"x", "--id", "me"}) // a takeover is logged
+	first.ended(exitOther)
+	b.pub("", "x", "y")
+	p.signal(syscall.SIGTERM) // and so is the stop
+	p.ended(0)
+}
+
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)

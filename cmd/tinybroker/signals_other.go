@@ -4,6 +4,9 @@ package main
 
 import "os"
 
+// ignoreBrokenPipe does nothing: a write to a broken pipe is an error here anyway.
+func ignoreBrokenPipe() {}
+
 // raise ends the process with its code: here are no signals to send.
 func (e ending) raise() {
 	if e.signal != nil {

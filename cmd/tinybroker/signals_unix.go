@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// ignoreBrokenPipe makes a write to a standard stream that nobody reads any more an error instead of the end of the
+// process: a broker goes on when what collects its log has gone.
+func ignoreBrokenPipe() { signal.Ignore(syscall.SIGPIPE) }
+
 // raise ends the process by its signal, with the default handler in place, so that whoever waits for the process (a
 // shell in a loop) sees that it was interrupted. It returns when there is no signal.
 func (e ending) raise() {
