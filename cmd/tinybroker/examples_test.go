@@ -20,6 +20,7 @@ type example struct {
 	stdout  string     // what it prints, or
 	has     string     // a part of it
 	sends   string     // what a subscriber of everything sees meanwhile
+	busy    bool       // it sends too much to look at
 }
 
 var examples = map[string]example{
@@ -41,6 +42,10 @@ var examples = map[string]example{
 	"tinybroker sub 'logs.**' '!logs.debug.**' -o json": {stops: true, publish: [][]string{{"logs.debug.x", "no"}, {"logs.app", "yes"}},
 		has: `"data":"yes"}`, sends: "logs.debug.x no\nlogs.app yes\n"},
 	"tinybroker sub 'orders.*' --format '{{.Topic}}	{{.Payload}}'": {stops: true, publish: [][]string{{"orders.x", "y"}}, stdout: "orders.x\ty\n", sends: "orders.x y\n"},
+
+	"tinybroker bench --embedded":                                  {has: "none: nothing lost"},
+	"tinybroker bench --subs 20 --rate 1000 --duration 5s":         {has: "none: nothing lost", busy: true},
+	"tinybroker bench --subs 4 --group work --msgs 100000 -o json": {has: `"delivered_messages":100000,`, busy: true},
 
 	"tinybroker status":                         {has: "SERVING"},
 	"tinybroker status -o json":                 {has: `"health":"SERVING"`},
@@ -95,12 +100,17 @@ func (e *example) try(t *testing.T, line string) {
 	if strings.Contains(line, "7711") {
 		watched = startBroker(t)
 	}
-	seen := watched.sub([]string{"**", "--format", "{{.Topic}} {{.Payload}}"})
-	text := strings.NewReplacer("127.0.0.1:7711", watched.address, "/tmp/", dir+"/").Replace(line)
+	everything := "**"
+	if e.busy {
+		everything = "nothing"
+	}
+	seen := watched.sub([]string{everything, "--format", "{{.Topic}} {{.Payload}}"})
+	text := strings.NewReplacer("127.0.0.1:7711", watched.address, "/tmp/", dir+"/", "--duration 5s", "--duration 500ms").Replace(line)
 	shell := start(t, nil, func(p *process) {
 		p.cmd = exec.Command("sh", "-c", text)
 		p.cmd.Dir = dir
-		p.cmd.Env = testEnv(t, "TINYBROKER_SERVER="+b.address, "TINYBROKER_LISTEN=127.0.0.1:0")
+		p.cmd.Env = testEnv(t, "TINYBROKER_SERVER="+b.address, "TINYBROKER_LISTEN=127.0.0.1:0",
+			"TINYBROKER_WARMUP=100ms", "TINYBROKER_DURATION=500ms")
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		p.cmd.Stdin = strings.NewReader(e.stdin)
 		p.cmd.Stderr = &p.stderr
