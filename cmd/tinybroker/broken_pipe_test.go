@@ -81,7 +81,13 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%q: %q", args, got)
 		}
 	}
-	start(t, []string{"version"}, writing(full)).ended(exitIO)
+	for _, args := range [][]string{{"version"}, {"--version"}, {"help"}, {"help", "exit-codes"}, {"pub", "--help"}, {"completion", "bash"}} {
+		p := start(t, args, writing(full))
+		p.ended(exitIO)
+		if got := p.stderr.String(); got != "tinybroker: write standard output: no space left on device\n" {
+			t.Errorf("%q: %q", args, got)
+		}
+	}
 }
 
 // What one command writes goes on to the next while both run.

@@ -9,19 +9,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// app is what every command gets from outside: the streams and, once loaded, the configuration.
+// app is what every command gets from outside: the streams and, once loaded, the configuration. What cobra prints by itself goes
+// to pages.
 type app struct {
 	*streams
 	config *config
+	pages  checkedWriter
 }
 
 // run is the program: it parses, runs one command, prints its error, and says how to end.
 func run(args []string, s *streams) ending {
 	ctx, stop := watchSignals(context.Background())
 	defer stop()
-	root := newRootCmd(&app{streams: s})
+	a := &app{streams: s}
+	root := newRootCmd(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.pages.err
+	}
 	var sig *signalError
 	if errors.Is(err, context.Canceled) && !errors.As(err, &sig) {
 		err = context.Cause(ctx)
@@ -55,7 +61,8 @@ its tools.`,
 		},
 	}
 	root.SetIn(a.in)
-	root.SetOut(a.out)
+	a.pages.w = a.out
+	root.SetOut(&a.pages)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(printHelp)

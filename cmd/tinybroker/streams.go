@@ -21,6 +21,25 @@ func systemStreams() *streams {
 	return &streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 }
 
+// checkedWriter is standard output for the pages that cobra writes: help, the version, completion scripts. It remembers the
+// first failure, which cobra passes over.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+// Write implements io.Writer. Its errors are *writeErrors.
+func (c *checkedWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	if err == nil {
+		return n, nil
+	}
+	if c.err == nil {
+		c.err = &writeError{err}
+	}
+	return n, c.err
+}
+
 // isTerminal reports whether a stream is a terminal. It asks the operating system, never the terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
