@@ -3,7 +3,7 @@ package rpc
 import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip" // clients may compress; the answer is compressed then as well
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress; what subscribers get is not
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	pb "google.golang.org/protobuf/proto"

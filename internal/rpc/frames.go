@@ -1,8 +1,6 @@
 package rpc
 
 import (
-	"sync/atomic"
-
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -12,7 +10,7 @@ import (
 )
 
 // deliveryFrame builds an encoded SubscribeResponse around the records of d: the publisher's bytes as they are, and a few of
-// its own, of which the last are counted by pending.
+// its own. pending takes charge of the delivery's bytes.
 func deliveryFrame(d *core.Delivery, pending *pendingFrames) mem.BufferSlice {
 	head := make([]byte, 0, 32)
 	head = appendUint(head, fieldFirstSequence, d.FirstSequence)
@@ -30,42 +28,17 @@ func deliveryFrame(d *core.Delivery, pending *pendingFrames) mem.BufferSlice {
 		again := appendUint(make([]byte, 0, tailCapacity), fieldAttempt, uint64(d.Attempt))
 		attempt = &again
 	}
-	return append(bufs, pending.tail(attempt))
+	return append(bufs, pending.tail(attempt, d))
 }
 
 // closedFrame builds the last frame of a subscription.
 func closedFrame(e core.Ending, pending *pendingFrames) (mem.BufferSlice, error) {
 	encoded, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 0, tailCapacity), closedResponse(e))
-	return mem.BufferSlice{pending.tail(&encoded)}, err
+	return mem.BufferSlice{pending.tail(&encoded, nil)}, err
 }
-
-// tailCapacity makes gRPC take a buffer for worth giving back, which it decides by the capacity.
-const tailCapacity = 1<<10 + 1
 
 // firstAttempt is the encoded `attempt` of frames that are not redelivered.
 var firstAttempt = appendUint(make([]byte, 0, tailCapacity), fieldAttempt, 1)
-
-// pendingFrames counts the frames of a stream that the transport has not written yet. It is the mem.BufferPool of each
-// frame's last bytes, which is told when those are done with. Once a stream has ended, nothing else tells whether
-// its client has taken the rest.
-type pendingFrames struct{ n atomic.Int64 }
-
-func (p *pendingFrames) count() int64 { return p.n.Load() }
-
-// tail returns the buffer that ends a frame.
-func (p *pendingFrames) tail(b *[]byte) mem.Buffer {
-	p.n.Add(1)
-	return mem.NewBuffer(b, p)
-}
-
-// Get implements mem.BufferPool. Nobody asks for it.
-func (p *pendingFrames) Get(n int) *[]byte {
-	b := make([]byte, n)
-	return &b
-}
-
-// Put implements mem.BufferPool.
-func (p *pendingFrames) Put(*[]byte) { p.n.Add(-1) }
 
 func appendUint(b []byte, field protowire.Number, v uint64) []byte {
 	if v == 0 {

@@ -78,7 +78,10 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 type serverConn struct {
 	net.Conn
 	connections *connections
-	established bool // guarded by connections.mu
+
+	// Guarded by connections.mu.
+	established bool
+	lingering   map[*pendingFrames]struct{} // of ended streams that may not have been read to their end
 }
 
 // SetDeadline implements net.Conn. grpc.Server limits the handshake by a deadline and removes it when it is complete, which
@@ -96,8 +99,34 @@ func (c *serverConn) SetDeadline(t time.Time) error {
 func (c *serverConn) Close() error {
 	c.connections.mu.Lock()
 	delete(c.connections.conns, c)
+	lingering := c.lingering
+	c.lingering = nil
 	c.connections.mu.Unlock()
+	for p := range lingering {
+		p.letGo()
+	}
 	return c.Conn.Close()
+}
+
+// keep makes the connection let go of p when it is closed. False: it is closed already.
+func (c *serverConn) keep(p *pendingFrames) bool {
+	c.connections.mu.Lock()
+	defer c.connections.mu.Unlock()
+	if _, open := c.connections.conns[c]; !open {
+		return false
+	}
+	if c.lingering == nil {
+		c.lingering = make(map[*pendingFrames]struct{})
+	}
+	c.lingering[p] = struct{}{}
+	return true
+}
+
+// forget takes keep back.
+func (c *serverConn) forget(p *pendingFrames) {
+	c.connections.mu.Lock()
+	defer c.connections.mu.Unlock()
+	delete(c.lingering, p)
 }
 
 // open reports whether nobody has closed the connection yet.

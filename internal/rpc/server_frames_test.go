@@ -58,7 +58,7 @@ func TestFrameSizes(t *testing.T) {
 	}
 }
 
-// TestCompression: clients that compress are answered so, on every call; the bytes are the same.
+// TestCompression: clients may compress what they send, on every call.
 func TestCompression(t *testing.T) {
 	station := newStation(t, nil)
 	stub := station.stub(t, grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))

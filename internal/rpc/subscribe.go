@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
@@ -82,6 +83,10 @@ func (s *brokerService) open(stream subscribeStream) (consumer, error) {
 	open := request.GetOpen()
 	if open == nil {
 		return nil, fmt.Errorf("%w: the first request must be `open`", core.ErrProtocol)
+	}
+	// Compressing would make a copy of every message for every subscription, and nobody would account for it.
+	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
+		return nil, err
 	}
 	sub, err := join(s.server.broker, open, peerOf(stream.Context()))
 	if err != nil {
@@ -176,22 +181,24 @@ func closed(stream subscribeStream, sub consumer, sender *sender) error {
 // connection is closed: a stream that is never read would else keep its frames for as long as the connection lives, and gRPC
 // offers no way to reset it alone.
 func (s *Server) linger(ctx context.Context, sender *sender) {
-	p, ok := peer.FromContext(ctx)
-	if !ok || sender.pending.count() == 0 {
+	pending := sender.pending
+	if pending.count() == 0 {
 		return
 	}
-	address, ok := p.Addr.(connAddr)
-	if !ok {
+	conn := connOf(ctx)
+	if ctx.Err() != nil || conn == nil || !conn.keep(pending) {
+		pending.letGo() // the client has ended the stream
 		return
 	}
 	// Few streams are in that state for longer than a moment. The function keeps no more of them than it needs.
-	pending, id, client := sender.pending, sender.sub.ID(), sender.sub.Client()
+	id, client := sender.sub.ID(), sender.sub.Client()
 	time.AfterFunc(s.options.times.linger, func() {
-		if pending.count() > 0 && address.conn.open() {
-			s.log.Warn("connection closed: an ended subscription's stream was not read", "peer", address.String(),
+		if pending.count() > 0 && conn.open() {
+			s.log.Warn("connection closed: an ended subscription's stream was not read", "peer", conn.RemoteAddr().String(),
 				"subscription", id, "client", client)
-			_ = address.conn.Close()
+			_ = conn.Close()
 		}
+		conn.forget(pending)
 	})
 }
 
@@ -223,6 +230,16 @@ func shownPatterns(patterns []string) []string {
 		patterns[i] = boundText(p)
 	}
 	return patterns
+}
+
+// connOf returns the connection of a call; nil: it came on none of the server's listeners.
+func connOf(ctx context.Context) *serverConn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	address, _ := p.Addr.(connAddr)
+	return address.conn
 }
 
 func peerOf(ctx context.Context) string {
