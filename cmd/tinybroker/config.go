@@ -121,10 +121,12 @@ func (c *config) apply(f *pflag.Flag, v *viper.Viper) (source string, err error)
 		return sourceDefault, nil
 	}
 	key := viperKey(f)
-	if err := v.BindEnv(key, envName(f.Name)); err != nil {
-		return "", err
+	fromEnv := inEnvironment(envName(f.Name))
+	if fromEnv {
+		if err := v.BindEnv(key, envName(f.Name)); err != nil {
+			return "", err
+		}
 	}
-	fromEnv := os.Getenv(envName(f.Name)) != ""
 	if !fromEnv && (sectionOf(f) == "" || c.file == nil || !c.file.has(key)) {
 		return sourceDefault, nil
 	}

@@ -15,6 +15,17 @@ import (
 var kubernetesName = regexp.MustCompile(
 	`^TINYBROKER(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
+// inEnvironment reports whether a setting's variable is set. An empty one counts as not set, and so does one that only describes the
+// message that a command of sub --exec handles: what TINYBROKER_KEY holds there is no wish of the user's.
+func inEnvironment(name string) bool {
+	return os.Getenv(name) != "" && !describesMessage(name)
+}
+
+// describesMessage reports whether a variable was set by sub --exec to describe a message.
+func describesMessage(name string) bool {
+	return os.Getenv(execMarker) != "" && isMessageVariable(name)
+}
+
 // unknownEnvironment lists the set variables with the product's prefix that no command knows, each with what was
 // probably meant. A misspelt variable must not leave a default in force unnoticed.
 func unknownEnvironment(root *cobra.Command) []string {
@@ -31,7 +42,7 @@ func unknownEnvironment(root *cobra.Command) []string {
 	var unknown []string
 	for _, pair := range os.Environ() {
 		name, value, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, envPrefix) || value == "" || known[name] || kubernetesName.MatchString(name) {
+		if !strings.HasPrefix(name, envPrefix) || value == "" || known[name] || describesMessage(name) || kubernetesName.MatchString(name) {
 			continue
 		}
 		text := name + ": no setting has this name"

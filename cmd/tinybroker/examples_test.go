@@ -16,6 +16,7 @@ type example struct {
 	files   map[string]string
 	stdin   string
 	publish [][]string // what to publish once it has subscribed
+	beside  string     // what else to run then
 	stops   bool       // it goes on until it is told to stop
 	stdout  string     // what it prints, or
 	has     string     // a part of it
@@ -46,6 +47,13 @@ var examples = map[string]example{
 	"tinybroker bench --embedded":                                  {has: "none: nothing lost"},
 	"tinybroker bench --subs 20 --rate 1000 --duration 5s":         {has: "none: nothing lost", busy: true},
 	"tinybroker bench --subs 4 --group work --msgs 100000 -o json": {has: `"delivered_messages":100000,`, busy: true},
+
+	"tinybroker sub 'jobs.**' -g workers -x 'sh job.sh' --exec-parallel 4": {stops: true, files: map[string]string{"job.sh": "echo $TINYBROKER_TOPIC $TINYBROKER_ATTEMPT; cat\n"},
+		publish: [][]string{{"jobs.a", "x"}}, stdout: "jobs.a 1\nx\n", sends: "jobs.a x\n"},
+	"tinybroker sub 'jobs.**' -g workers -n 1": {publish: [][]string{{"jobs.a", "x"}}, stdout: "x\n", sends: "jobs.a x\n"},
+	"tinybroker sub '$tb.dlq.*' -o json": {stops: true, beside: "tinybroker sub x -g g -x 'exit 65'", publish: [][]string{{"x", "y"}},
+		has: `{"topic":"$tb.dlq.g",`, sends: "x y\n"},
+	"tinybroker sub '$tb.event.**'": {stops: true, beside: "tinybroker sub x -g g", publish: [][]string{{"x", "y"}}, has: `{"group":"g"}`, sends: "x y\n"},
 
 	"tinybroker status":                         {has: "SERVING"},
 	"tinybroker status -o json":                 {has: `"health":"SERVING"`},
@@ -118,6 +126,14 @@ func (e *example) try(t *testing.T, line string) {
 	t.Cleanup(func() { syscall.Kill(-shell.cmd.Process.Pid, syscall.SIGKILL) })
 	if len(e.publish) > 0 {
 		subscribed := `"subscriptions":2,`
+		if e.beside != "" {
+			subscribed = `"subscriptions":3,`
+			start(t, nil, func(p *process) {
+				p.cmd = exec.Command("sh", "-c", "sleep 0.2; exec "+e.beside)
+				p.cmd.Dir = dir
+				p.cmd.Env = testEnv(t, "TINYBROKER_SERVER="+b.address)
+			})
+		}
 		if watched != b {
 			subscribed = `"subscriptions":1,`
 		}

@@ -39,7 +39,7 @@ var exitCodes = []struct {
 }{
 	{exitOK, "success; for serve also a stop by SIGTERM or SIGINT"},
 	{exitOther, "any other failure"},
-	{exitUsage, "wrong usage: an unknown flag, a bad value, topic or pattern"},
+	{exitUsage, "wrong usage: an unknown flag, a bad value, topic, pattern, group setting"},
 	{exitInput, "bad input: framing, JSON, a template, or a message that is too large"},
 	{exitNoInput, "an input file cannot be read"},
 	{exitUnavailable, "no broker there, or it is lost for good; serve: the address is taken"},
@@ -139,6 +139,7 @@ var sentinelCodes = []struct {
 	{core.ErrPatternInvalid, exitUsage},
 	{core.ErrMessageTooLarge, exitInput},
 	{core.ErrProtocol, exitUsage},
+	{core.ErrGroupConfig, exitUsage},
 	{core.ErrMemory, exitRetry},
 	{core.ErrGroupFull, exitRetry},
 	{core.ErrQuota, exitRetry},
@@ -208,10 +209,19 @@ func endWith(err error, s *streams) ending {
 	for _, line := range errorLines(err) {
 		fmt.Fprintln(s.err, "tinybroker: "+oneLine(line))
 	}
-	if known, ok := errors.AsType[*exitError](err); ok && known.hint != "" {
-		fmt.Fprintln(s.err, "hint: "+oneLine(known.hint))
+	if hint := hintOf(err); hint != "" {
+		fmt.Fprintln(s.err, "hint: "+oneLine(hint))
 	}
 	return end
+}
+
+// hintOf is what to do about err; empty: there is no advice.
+func hintOf(err error) string {
+	known, ok := errors.AsType[*exitError](err)
+	if !ok {
+		return ""
+	}
+	return known.hint
 }
 
 // isSilent reports whether err is a signal and nothing more: whoever sent it knows.

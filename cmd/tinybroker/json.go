@@ -27,16 +27,9 @@ func appendMessageJSON(dst []byte, m *core.Message, seq uint64, attempt uint32) 
 	dst = appendJSONTime(dst, m.PublishTime)
 	dst = append(dst, `,"key":`...)
 	dst = appendJSONString(dst, m.Key)
-	dst = append(dst, `,"headers":{`...)
-	for i, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendJSONString(dst, name)
-		dst = append(dst, ':')
-		dst = appendJSONString(dst, m.Headers[name])
-	}
-	dst = append(dst, `},"size":`...)
+	dst = append(dst, `,"headers":`...)
+	dst = appendJSONHeaders(dst, m.Headers)
+	dst = append(dst, `,"size":`...)
 	dst = strconv.AppendInt(dst, int64(len(m.Payload)), 10)
 	dst = append(dst, `,"attempt":`...)
 	dst = strconv.AppendUint(dst, uint64(attempt), 10)
@@ -49,6 +42,19 @@ func appendMessageJSON(dst []byte, m *core.Message, seq uint64, attempt uint32) 
 		dst = append(dst, '"')
 	}
 	return append(dst, "}\n"...)
+}
+
+func appendJSONHeaders(dst []byte, headers map[string]string) []byte {
+	dst = append(dst, '{')
+	for i, name := range slices.Sorted(maps.Keys(headers)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendJSONString(dst, name)
+		dst = append(dst, ':')
+		dst = appendJSONString(dst, headers[name])
+	}
+	return append(dst, '}')
 }
 
 // appendJSONTime writes null for a time that was not set, or that RFC 3339 cannot say.

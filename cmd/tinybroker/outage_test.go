@@ -161,7 +161,7 @@ func TestStoppedSubscriberIsEvicted(t *testing.T) {
 	for _, p := range []*process{frozen, impatient} {
 		p.signal(syscall.SIGCONT)
 	}
-	evicted := regexp.MustCompile(`(?m)^(tinybroker: )?evicted by broker: queue full \(\d+( bytes)?\) after [\d.]+m?s, ([\d,]+) messages lost; read faster, or raise --capacity$`)
+	evicted := regexp.MustCompile(`(?m)^(tinybroker: )?evicted by broker: queue full \(\d+( bytes)?\) after [\d.]+m?s, ([\d,]+) messages lost; read faster, use --group, or raise --capacity$`)
 	frozen.says("evicted by broker: ")
 	impatient.ended(exitRetry)
 	for _, p := range []*process{frozen, impatient} {

@@ -116,8 +116,9 @@ With -T, topic, payload, key and headers are Go templates that know:
   .Now   the time, RFC 3339                  .UnixMilli  it in milliseconds
 
 Subscribers that read too slowly hold a publisher back for --max-wait before
-they are evicted (or their messages are dropped, as they chose). With
---max-wait 0 a publisher is never held back.`,
+they are evicted (or their messages are dropped, as they chose). A consumer
+group without room holds it back, too, and then refuses the message for all:
+exit code 75. With --max-wait 0 a publisher is never held back.`,
 		Example: `  # one message
   tinybroker pub deploy.rollout started
 

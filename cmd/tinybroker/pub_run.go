@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"codeberg.org/tinybroker/tinybroker/internal/core"
 	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 )
 
@@ -189,7 +190,7 @@ func (s *pubSession) reject(where string, why error) error {
 	s.bad++
 	first := s.first == nil
 	if first {
-		s.first = &exitError{code: code, err: err}
+		s.first = &exitError{code: code, err: err, hint: roomHint(why)}
 	}
 	s.mu.Unlock()
 	if s.o.onError == "continue" {
@@ -200,6 +201,14 @@ func (s *pubSession) reject(where string, why error) error {
 		return s.first
 	}
 	return err
+}
+
+// roomHint says what to do about a full group; empty: it is something else.
+func roomHint(err error) string {
+	if errors.Is(err, core.ErrGroupFull) {
+		return "start more members of the group, wait longer for them with --max-wait, or try again later"
+	}
+	return ""
 }
 
 // receipt is called for each receipt, in order.
@@ -259,7 +268,7 @@ func (s *pubSession) result(err, confirmErr error) error {
 	case err != nil && !errors.Is(err, s.first):
 		return err
 	case s.bad > 0 && s.o.onError == "continue":
-		return &exitError{code: codeOf(s.first), err: fmt.Errorf("%s not published", count(s.bad, "record"))}
+		return &exitError{code: codeOf(s.first), err: fmt.Errorf("%s not published", count(s.bad, "record")), hint: hintOf(s.first)}
 	}
 	return s.first
 }

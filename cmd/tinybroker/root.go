@@ -13,15 +13,16 @@ import (
 // to pages.
 type app struct {
 	*streams
-	config *config
-	pages  checkedWriter
+	config   *config
+	pages    checkedWriter
+	children children // processes that end with this one
 }
 
 // run is the program: it parses, runs one command, prints its error, and says how to end.
 func run(args []string, s *streams) ending {
-	ctx, stop := watchSignals(context.Background())
-	defer stop()
 	a := &app{streams: s}
+	ctx, stop := watchSignals(context.Background(), a.children.kill)
+	defer stop()
 	root := newRootCmd(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -74,6 +74,15 @@ func (n *notices) line(format string, args ...any) {
 	fmt.Fprintln(n.w, oneLine(fmt.Sprintf(format, args...)))
 }
 
+// pass writes whole lines of somebody else as they are.
+func (n *notices) pass(lines []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clearLocked()
+	_, err := n.w.Write(lines)
+	return err
+}
+
 // info is for what a person wants to know though nothing is wrong for good.
 func (n *notices) info(format string, args ...any) {
 	if !n.quiet {

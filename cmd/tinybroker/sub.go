@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,15 @@ type subOptions struct {
 	exitOnEvict bool
 	readyFile   string
 
+	group        string
+	ack          string
+	maxInFlight  int // 0: not asked for, as with the next two
+	maxAttempts  int
+	ackDeadline  time.Duration
+	exec         string // the command; empty: messages are printed
+	execParallel int
+	grace        time.Duration
+
 	given map[string]bool // the flags that were set, wherever
 }
 
@@ -39,12 +49,14 @@ func newSubOptions() *subOptions {
 		clientName:    userAtHost(),
 		output:        "auto",
 		delimiter:     `\n`,
-		overflow:      "evict",
+		ack:           "auto",
+		execParallel:  1,
+		grace:         10 * time.Second,
 	}
 }
 
 var overflowPolicies = map[string]core.OverflowPolicy{
-	"evict": core.OverflowEvict, "drop-oldest": core.OverflowDropOldest, "drop-newest": core.OverflowDropNewest,
+	"": core.OverflowDefault, "evict": core.OverflowEvict, "reject": core.OverflowReject, "drop-oldest": core.OverflowDropOldest, "drop-newest": core.OverflowDropNewest,
 }
 
 func (o *subOptions) addFlags(fs *pflag.FlagSet) {
@@ -55,13 +67,22 @@ func (o *subOptions) addFlags(fs *pflag.FlagSet) {
 	fs.VarP(whole(&o.count, 1, math.MaxInt64), "count", "n", "stop after this many messages (default: never)")
 	fs.Var(span(&o.idle, 0, longest), "idle", "stop after this long without a message; 0: never")
 	fs.Var(span(&o.forTime, 0, longest), "for", "stop after this long; 0: never")
-	fs.Var(whole(&o.capacity, 0, math.MaxUint32), "capacity", "queue slots at the broker, in messages; 0: the broker's own, which is also the most")
-	fs.Var(choice(&o.overflow, "evict", "drop-oldest", "drop-newest"), "overflow", "`policy` when the queue is full: evict, drop-oldest or drop-newest")
+	fs.StringVarP(&o.group, "group", "g", "", "be a member of this consumer group: each message goes to one member")
+	fs.Var(choice(&o.ack, "auto", "none"), "ack", "when a message of the group is done: auto, once it is written or its command has succeeded; none, once the broker has sent it")
+	fs.Var(whole(&o.maxInFlight, 0, 1<<16), "max-in-flight", "messages to have at once without having acknowledged them; 0: the broker's, with --exec as many as --exec-parallel")
+	fs.Var(span(&o.ackDeadline, 0, 24*time.Hour), "ack-deadline", "how long a message may go without an ack before another member gets it; 0: for ever (default: the group's)")
+	fs.Var(whole(&o.maxAttempts, 0, 1<<16), "max-attempts", "how often a message is delivered before it becomes a dead letter; 0: the group's")
+	fs.StringVarP(&o.exec, "exec", "x", "", "run this shell `command` for each message, the payload as its input, instead of printing")
+	fs.Var(whole(&o.execParallel, 1, 4096), "exec-parallel", "commands at once")
+	fs.Var(span(&o.grace, 0, longest), "grace", "how long commands that run at a stop may take to finish")
+	fs.Var(whole(&o.capacity, 0, math.MaxUint32), "capacity", "queue slots at the broker, in messages; 0: the broker's own, which is also the most, or the group's")
+	fs.Var(choice(&o.overflow, "evict", "reject", "drop-oldest", "drop-newest"), "overflow", "`policy` when the queue is full: drop-oldest, drop-newest, evict (not for groups, else the default) or reject (for groups, which refuses the publish; their default)")
 	addBool(fs, &o.exitOnEvict, "exit-on-evict", "", "exit with 75 when evicted, instead of subscribing again")
 	fs.StringVar(&o.readyFile, "ready-file", "", "create `path` once the subscription is open")
 	fs.StringVar(&o.id, "id", "", "subscription `id`; a second subscription with it replaces the first (default: the broker makes one)")
 	fs.StringVar(&o.clientName, "client-name", o.clientName, "`name` that operators see")
 	fs.Lookup("client-name").DefValue = "user@host"
+	flagOnly(fs, "exec")
 	o.clientOptions.addFlags(fs)
 }
 
@@ -104,6 +125,28 @@ A subscriber that reads too slowly is evicted when its queue at the broker is
 full. It says so, and how many messages were lost, and subscribes again. It does
 the same after a lost connection; what was published meanwhile is missing.
 
+With --group the subscription is a member of a consumer group: each message goes
+to one of the members, and is done when that one acknowledges it: once it is
+written or, with --exec, once the command has succeeded. What a member has not
+acknowledged when it ends goes to the others at once; one that is stopped, or
+has its --count, gives back what it has not begun with. Messages with the same
+key stay in order. The group outlives its last member for a while and goes on
+queueing, so that restarts lose nothing.
+
+--exec runs a command for each message, by sh -c, with the payload as standard
+input and the message in the environment:
+
+  TINYBROKER_TOPIC, _KEY, _SEQ, _ATTEMPT, _GROUP, _TIME
+  TINYBROKER_HEADERS          the headers, as a JSON object
+  TINYBROKER_HEADER_TRACE_ID  the header trace-id, and so on
+
+What it prints goes on, line by line. In a group, exit code 0 acknowledges the
+message and 65 rejects it; after any other it is delivered again, some seconds
+later. When it was rejected, or delivered --max-attempts times, it becomes a
+dead letter on $tb.dlq.GROUP. Without a group a failure is only reported.
+Commands that run when sub is stopped have --grace to finish; a second signal
+kills them.
+
 The exit code is 0 when --count messages came, or when --for or --idle ended and
 no --count was given. It is 124 when they ended short of --count, and 69 when
 there was no connection at that time.`,
@@ -116,6 +159,16 @@ there was no connection at that time.`,
   # all but the debug logs, as JSON
   tinybroker sub 'logs.**' '!logs.debug.**' -o json
 
+  # a worker: messages go to one of those that run this, 4 commands at once
+  tinybroker sub 'jobs.**' -g workers -x 'sh job.sh' --exec-parallel 4
+
+  # one job
+  tinybroker sub 'jobs.**' -g workers -n 1
+
+  # what has failed for good; what the broker does
+  tinybroker sub '$tb.dlq.*' -o json
+  tinybroker sub '$tb.event.**'
+
   # topic and payload, tab between them
   tinybroker sub 'orders.*' --format '{{.Topic}}	{{.Payload}}'`,
 		Args:        cobra.ArbitraryArgs,
@@ -124,6 +177,9 @@ there was no connection at that time.`,
 			o.given = givenFlags(a, cmd.Flags())
 			o.patterns = args
 			if err := o.validate(); err != nil {
+				return err
+			}
+			if err := o.checkGroup(cmd.Flags().Changed); err != nil {
 				return err
 			}
 			return runF(cmd.Context(), o)
@@ -146,7 +202,7 @@ func (o *subOptions) validate() error {
 			continue
 		}
 		if err := core.ValidateName(n.what, n.name); err != nil {
-			return failf(exitUsage, "sub: --%w", err)
+			return badName(n.what, err)
 		}
 	}
 	switch {
@@ -161,6 +217,11 @@ func (o *subOptions) validate() error {
 		return usagef("sub: --delimiter: %w", err)
 	}
 	return nil
+}
+
+// badName is the failure by a name that the broker would refuse.
+func badName(flag string, err error) error {
+	return usagef("sub: --%s: %s", flag, strings.TrimPrefix(err.Error(), core.ErrProtocol.Error()+": "))
 }
 
 // formatter is how messages are written to a stream.

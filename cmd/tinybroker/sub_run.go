@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
@@ -16,29 +17,35 @@ import (
 const (
 	// outputBuffer is how much is written at once while messages come faster than they can be written one by one.
 	outputBuffer = 64 << 10
-	// stopPatience is how long an ended sub waits for a write that its reader does not take.
-	stopPatience = 500 * time.Millisecond
+	// writePatience is how long an ended sub waits for a write that its reader does not take.
+	writePatience = 500 * time.Millisecond
+	// leavePatience is how long it waits beyond that for the broker to confirm that it has left its group.
+	leavePatience = 2 * time.Second
 )
 
 // The ways in which a subscription ends as asked for.
 var (
-	errCounted = errors.New("count reached")
-	errIdle    = errors.New("idle")
-	errTime    = errors.New("time is up")
+	errIdle = errors.New("idle")
+	errTime = errors.New("time is up")
 )
 
-// subSession is one run of sub. handle is called by one goroutine at a time.
+// subSession is one run of sub. print and flush are called by one goroutine.
 type subSession struct {
 	o       *subOptions
 	notices *notices
 	out     io.Writer
 	format  format
 	buf     []byte // formatted and not yet written
-	printed int64
-	idle    *time.Timer
-	stop    context.CancelCauseFunc
-	link    link
-	dropped tally
+	taken   int64  // messages formatted
+	broken  error  // why nothing more can be written
+
+	done        atomic.Int64 // messages written, or handled by a command
+	acks        atomic.Bool  // the broker waits for acknowledgements
+	maxAttempts atomic.Int64 // of the group
+	idle        idleTimer
+	stop        context.CancelCauseFunc
+	link        link
+	dropped     tally
 }
 
 func runSub(ctx context.Context, a *app, o *subOptions) error {
@@ -47,6 +54,7 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 		return err
 	}
 	s := &subSession{o: o, notices: o.notices(a.streams), out: a.out, format: f}
+	s.idle = idleTimer{after: o.idle, fire: func() { s.stop(errIdle) }}
 	s.dropped.tell = func(n uint64) {
 		s.notices.info("dropped by broker: %s, the queue was full", count(n, "message"))
 	}
@@ -65,15 +73,23 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 		return s.result(ctx, err)
 	}
 	defer client.Close()
+	request, handle := s.request(), s.print
+	if o.exec == "" {
+		request.Flush = s.flush
+	} else {
+		r := newRunner(ctx, a, s)
+		defer r.finish()
+		request.Parallel, handle = o.execParallel, r.handle
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- client.Subscribe(ctx, s.request(), s.handle) }()
+	go func() { ended <- client.Subscribe(ctx, request, handle) }()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
 		// A write to a reader that does not read cannot be interrupted, and shall not keep the process.
 		select {
 		case err = <-ended:
-		case <-time.After(stopPatience):
+		case <-time.After(o.stopPatience()):
 			err = context.Cause(ctx)
 		}
 	}
@@ -81,59 +97,75 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 }
 
 func (s *subSession) request() rpc.SubscribeOptions {
-	return rpc.SubscribeOptions{
+	r := rpc.SubscribeOptions{
 		ID: s.o.id, Patterns: s.o.patterns, ClientName: s.o.clientName,
 		Overflow: overflowPolicies[s.o.overflow], Capacity: s.o.capacity,
 		NoResubscribe: s.o.exitOnEvict,
 		OnOpened:      s.opened, OnLagging: s.lagging, OnEnded: s.ended, OnGap: s.gap,
 	}
+	if s.o.group != "" {
+		s.o.askGroup(&r)
+	}
+	return r
 }
 
-func (s *subSession) handle(d *rpc.Delivery) error {
-	if d.DroppedBefore > 0 {
-		s.dropped.add(d.DroppedBefore)
-	}
+// print writes a message, at the latest when flush is called.
+func (s *subSession) print(d *rpc.Delivery) error {
+	s.noteDropped(d)
 	var err error
 	if s.buf, err = s.format(s.buf, d); err != nil {
 		return err
 	}
-	s.printed++
-	last := s.printed == s.o.count
-	if last || !d.More || len(s.buf) >= outputBuffer {
+	s.taken++
+	if len(s.buf) >= outputBuffer {
 		if err := s.flush(); err != nil {
 			return err
 		}
 	}
 	s.notices.detail("%d: %s, %s", d.Sequence, d.Topic, count(uint64(len(d.Payload)), "byte"))
-	if last {
-		return errCounted
-	}
-	if s.idle != nil {
-		s.idle.Reset(s.o.idle)
+	s.idle.touch()
+	if s.taken == s.o.count {
+		return rpc.ErrStop
 	}
 	return nil
 }
 
+// flush writes what was formatted. Messages are acknowledged only when it has succeeded.
 func (s *subSession) flush() error {
-	if len(s.buf) == 0 {
-		return nil
+	if s.broken == nil && len(s.buf) > 0 {
+		_, s.broken = s.out.Write(s.buf)
+		s.buf = s.buf[:0]
+		if cap(s.buf) > 16*outputBuffer {
+			s.buf = nil // a rare large message is not kept
+		}
 	}
-	_, err := s.out.Write(s.buf)
-	s.buf = s.buf[:0]
-	if cap(s.buf) > 16*outputBuffer {
-		s.buf = nil // a rare large message is not kept
+	if s.broken != nil {
+		return s.giveBack(&writeError{s.broken})
 	}
-	if err != nil {
-		return &writeError{err}
-	}
+	s.done.Store(s.taken)
 	return nil
+}
+
+// giveBack ends the run, for err if there is one. What it returns gives messages back as if they had not been delivered: they are not
+// at fault.
+func (s *subSession) giveBack(err error) error {
+	if err != nil {
+		s.stop(err)
+	}
+	return errors.Join(&rpc.NackError{Nack: core.Nack{Action: core.NackRelease}}, rpc.ErrStop)
+}
+
+func (s *subSession) noteDropped(d *rpc.Delivery) {
+	if d.DroppedBefore > 0 {
+		s.dropped.add(d.DroppedBefore)
+	}
 }
 
 func (s *subSession) opened(op rpc.Opened) {
-	s.notices.detail("subscribed as %s", op.SubscriptionID)
-	if s.o.idle > 0 && s.idle == nil {
-		s.idle = time.AfterFunc(s.o.idle, func() { s.stop(errIdle) })
-	}
+	s.acks.Store(op.Group && op.Ack == core.AckExplicit)
+	s.maxAttempts.Store(int64(op.MaxAttempts))
+	s.tellOpened(op)
+	s.idle.start()
 	if s.o.readyFile == "" {
 		return
 	}
@@ -147,9 +179,13 @@ func (s *subSession) lagging(l rpc.Lagging) {
 }
 
 // ended tells of an eviction that is followed by a new subscription.
-func (s *subSession) ended(e core.Ending) { s.notices.line("%s", endingText(e)) }
+func (s *subSession) ended(e core.Ending) { s.notices.line("%s", endingText(e, s.o.group)) }
 
 func (s *subSession) gap(g rpc.Gap) {
+	if s.o.group != "" {
+		s.tellGroupGap(g)
+		return
+	}
 	restarted := ""
 	if g.Restarted {
 		restarted = "; the broker was restarted"
@@ -157,17 +193,21 @@ func (s *subSession) gap(g rpc.Gap) {
 	s.notices.info("gap: what was published in the %s without a connection is missing%s", roughDuration(g.Outage), restarted)
 }
 
-// endingText says how the broker ended a subscription, and what can be done about it.
-func endingText(e core.Ending) string {
+// endingText says how the broker ended a subscription, or the membership of a group, and what can be done about it.
+func endingText(e core.Ending, group string) string {
 	switch e.Reason {
 	case core.EndEvicted:
 		why := e.Text
 		if why == "" || why == e.Reason.String() { // the last frame did not get through
 			why = "queue full"
 		}
-		return fmt.Sprintf("evicted by broker: %s after %s, %s lost; read faster, or raise --capacity",
+		return fmt.Sprintf("evicted by broker: %s after %s, %s lost; read faster, use --group, or raise --capacity",
 			why, roughDuration(e.Lived), count(e.Lost, "message"))
 	case core.EndStalled:
+		if group != "" {
+			return fmt.Sprintf("evicted by broker: nothing was read for too long, after %s; what was in flight goes to other members of group %s",
+				roughDuration(e.Lived), group)
+		}
 		return fmt.Sprintf("evicted by broker: nothing was read for too long, after %s, %s lost; read faster",
 			roughDuration(e.Lived), count(e.Lost, "message"))
 	case core.EndReplaced:
@@ -186,21 +226,23 @@ func (s *subSession) result(ctx context.Context, err error) error {
 	var (
 		sig   *signalError
 		ended *core.EndedError
-		exit  *exitError
+		write *writeError
 	)
 	switch {
-	case errors.Is(err, errCounted):
+	case err == nil && s.o.count > 0 && s.done.Load() >= s.o.count:
 		return nil
 	case errors.As(cause, &sig):
 		return sig
 	case errors.Is(cause, errTime), errors.Is(cause, errIdle):
 		return s.timeUp(cause)
+	case errors.As(cause, &write):
+		return write
 	case errors.As(err, &ended):
-		return &exitError{code: codeOfEnding(ended.Reason), err: errors.New(endingText(ended.Ending))}
+		return &exitError{code: codeOfEnding(ended.Reason), err: errors.New(endingText(ended.Ending, s.o.group))}
 	case cause != nil:
 		return cause
-	case errors.As(err, &exit):
-		return err
+	case errors.Is(err, core.ErrGroupConfig):
+		return s.o.differs(err)
 	}
 	return err
 }
@@ -215,7 +257,7 @@ func (s *subSession) timeUp(cause error) error {
 		return failf(exitUnavailable, "sub: no connection to %s when %s ended", s.o.server, what)
 	}
 	if s.o.count > 0 {
-		return failf(exitShort, "sub: %s ended after %d of %s", what, s.printed, count(uint64(s.o.count), "message"))
+		return failf(exitShort, "sub: %s ended after %d of %s", what, s.done.Load(), count(uint64(s.o.count), "message"))
 	}
 	return nil
 }
