@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -226,6 +227,28 @@ func TestTopicChurnIsBoundedAndKeepsTheBusyOnes(t *testing.T) {
 	if len(busy) != 1 || busy[0].InMsgs != 20_000 {
 		t.Errorf("the busy topic among many: %+v", busy)
 	}
+}
+
+// What is remembered of topics stays small while they come and go, at the worst moment too: all of them have been heard and
+// sampled within the last minute.
+func TestTopicChurnLeavesLittleMemory(t *testing.T) {
+	clock := newFakeClock()
+	b := newBroker(t, func(o *Options) { o.Clock = clock })
+	all := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
+	before := heapInUse()
+	for i := range 150_000 {
+		publish(t, b, post{topic: fmt.Sprintf("user.%036d.seen", i), payload: "x"})
+		if i%10_000 == 0 {
+			takeAll(all)
+			clock.advance(time.Second)
+			b.Sample()
+		}
+	}
+	takeAll(all)
+	if grown := int64(heapInUse()) - int64(before); grown > 32<<20 {
+		t.Errorf("%d bytes more than before", grown)
+	}
+	runtime.KeepAlive(b)
 }
 
 // An overview has each queue once: a group's, not that of each member. And what a question narrows down holds for members too.

@@ -10,8 +10,9 @@ import (
 const (
 	routeShards = 64
 	// The cache is bounded in topics and, since one topic may have many receivers, in receivers: together at most
-	// 65 536 topics and about 16 MB of references.
-	shardRoutes    = 1024
+	// 32 768 topics, which with their meters take some 25 MB, and 2 million references (32 MB). A shard remembers at least
+	// one topic, however many receivers that has.
+	shardRoutes    = 512
 	shardReceivers = 32 << 10
 	// sweepEvery is how many removals may leave their traces in outdated routes.
 	sweepEvery = 1024
