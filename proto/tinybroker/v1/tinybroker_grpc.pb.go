@@ -63,8 +63,9 @@ type BrokerServiceClient interface {
 	// `opened`, and every matching message that was published after it arrived is delivered. The
 	// request side may be half-closed after `open`; the subscription goes on.
 	//
-	// The stream ends with OK after a `closed` frame when the broker ends the subscription (the reason is also in the
-	// trailer "tinybroker-close-reason"), and with UNAVAILABLE (DRAINING) when the broker goes away.
+	// The stream ends with OK after a `closed` frame when the broker ends the subscription, and with UNAVAILABLE (DRAINING) when the
+	// broker goes away. The trailers "tinybroker-close-reason" and "tinybroker-close-lost" repeat reason and lost count, for a
+	// subscriber that read on too late for the frame to be written. A connection on which an ended stream is not read is closed after half a minute.
 	// INVALID_ARGUMENT: PATTERN_INVALID, or PROTOCOL for a bad setting or a first request that is not `open`.
 	// FAILED_PRECONDITION: GROUP_CONFIG_MISMATCH. RESOURCE_EXHAUSTED: QUOTA, too many subscriptions.
 	Subscribe(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscribeRequest, SubscribeResponse], error)
@@ -146,8 +147,9 @@ type BrokerServiceServer interface {
 	// `opened`, and every matching message that was published after it arrived is delivered. The
 	// request side may be half-closed after `open`; the subscription goes on.
 	//
-	// The stream ends with OK after a `closed` frame when the broker ends the subscription (the reason is also in the
-	// trailer "tinybroker-close-reason"), and with UNAVAILABLE (DRAINING) when the broker goes away.
+	// The stream ends with OK after a `closed` frame when the broker ends the subscription, and with UNAVAILABLE (DRAINING) when the
+	// broker goes away. The trailers "tinybroker-close-reason" and "tinybroker-close-lost" repeat reason and lost count, for a
+	// subscriber that read on too late for the frame to be written. A connection on which an ended stream is not read is closed after half a minute.
 	// INVALID_ARGUMENT: PATTERN_INVALID, or PROTOCOL for a bad setting or a first request that is not `open`.
 	// FAILED_PRECONDITION: GROUP_CONFIG_MISMATCH. RESOURCE_EXHAUSTED: QUOTA, too many subscriptions.
 	Subscribe(grpc.BidiStreamingServer[SubscribeRequest, SubscribeResponse]) error
