@@ -211,18 +211,14 @@ func (b *Broker) forget(c consumer) {
 	ending := c.Ending()
 	evicted := ending.Reason == EndEvicted || ending.Reason == EndStalled
 	if evicted {
-		who := EvictionStats{
+		b.evictions.add(EvictionStats{
 			Time:     b.clock.Now(),
 			ID:       e.id,
 			Client:   e.client,
 			Peer:     e.peer,
 			Patterns: e.patterns.Strings(),
 			Group:    groupOf(c),
-		}
-		if s, ok := c.(*Subscription); ok {
-			who.Queued, who.QueuedBytes = s.left()
-		}
-		b.evictions.add(who, ending)
+		}, ending)
 		b.counters.evictions.Add(1)
 	}
 	b.mu.Unlock()

@@ -50,6 +50,9 @@ type Ending struct {
 	Reason EndReason
 	// Lost is how many messages meant for the subscription were dropped at its end.
 	Lost uint64
+	// Queued is how many of those waited in its queue, and QueuedBytes their size; for a member 0: they are its group's.
+	Queued      int
+	QueuedBytes int64
 	// Text says why, for people.
 	Text string
 	// LastSequence is the delivery number of the last message that was written to the stream.

@@ -56,6 +56,7 @@ func (l *evictionLog) all() []EvictionStats {
 		e := l.ring[i].who
 		ending := l.ring[i].ending
 		e.Reason, e.Text, e.Lost, e.Lived = ending.Reason.String(), ending.Text, ending.Lost, ending.Lived
+		e.Queued, e.QueuedBytes = ending.Queued, ending.QueuedBytes
 		all[i] = e
 	}
 	return all

@@ -95,8 +95,6 @@ type Subscription struct {
 	queue        queue
 	draining     bool
 	ending       Ending
-	leftQueued   int64 // messages that waited when it ended, and their bytes
-	leftBytes    int64
 	sequence     uint64 // last delivery number given out
 	droppedFront uint64 // dropped before the queue's front
 	droppedBack  uint32 // dropped after the queue's back
@@ -120,13 +118,6 @@ func (s *Subscription) Ending() Ending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ending
-}
-
-// left returns how many messages waited when it ended, and their bytes.
-func (s *Subscription) left() (messages int, bytes int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return int(s.leftQueued), s.leftBytes
 }
 
 // Queued returns how many messages wait, and their bytes.
@@ -274,18 +265,20 @@ func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 		return
 	}
 	s.ended = true
-	lost := uint64(extra)
+	queued, bytes := 0, int64(0)
 	for s.queue.len > 0 {
 		e := s.queue.pop()
-		lost += uint64(e.n)
-		s.leftBytes += e.size()
+		queued += int(e.n)
+		bytes += e.size()
 		e.frame.release()
 	}
-	s.leftQueued = int64(lost) - int64(extra)
+	lost := uint64(queued + extra)
 	s.queue = queue{}
 	s.ending = Ending{
 		Reason:       reason,
 		Lost:         lost,
+		Queued:       queued,
+		QueuedBytes:  bytes,
 		Text:         text,
 		LastSequence: s.sequence,
 		Lived:        s.broker.clock.Now().Sub(s.created),

@@ -107,7 +107,12 @@ func checkEvictionLine(t testing.TB, station *station, lost uint64) {
 	if peer, _ := line["peer"].(string); len(peer) < len("127.0.0.1:1") {
 		t.Errorf("peer %q", peer)
 	}
-	if lived, _ := line["lived"].(float64); lived <= 0 || lived > float64(time.Minute) {
+	queued, _ := line["queued"].(float64)
+	if bytes, _ := line["queued_bytes"].(float64); queued < 1 || queued > min(50, float64(lost)) || bytes < queued {
+		t.Errorf("%v messages of %v bytes were queued", line["queued"], line["queued_bytes"])
+	}
+	text, _ := line["lived"].(string)
+	if lived, err := time.ParseDuration(text); err != nil || lived <= 0 || lived > time.Minute {
 		t.Errorf("lived %v", line["lived"])
 	}
 }

@@ -217,7 +217,8 @@ func (s *Server) logEnding(sub consumer) {
 	}
 	s.log.Log(context.Background(), level, "subscription ended", "reason", ending.Reason.String(), "why", ending.Text,
 		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "group", group, "patterns", shownPatterns(sub.Patterns()),
-		"capacity", slots, "lost", ending.Lost, "lived", ending.Lived)
+		"capacity", slots, "queued", ending.Queued, "queued_bytes", ending.QueuedBytes, "lost", ending.Lost,
+		"lived", ending.Lived.Round(time.Millisecond).String())
 }
 
 // shownPatterns keeps a log line readable.
