@@ -9,14 +9,17 @@ import (
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
-// limitTold finds the limit in the refusal of a message that is too large: the broker's own words, or those of the
-// transport, which has a limit of its own for what is larger still. There is nowhere else to learn it from.
-var limitTold = regexp.MustCompile(`over the limit of (\d+) bytes|the most is (\d+)`)
+// limitTold finds the limit in the broker's refusal of a message that is too large. There is nowhere else to learn it from.
+var limitTold = regexp.MustCompile(`limit of (\d+) bytes$`)
 
-// overLimitError is a message over the broker's limit, in a person's units.
+// overLimitError is a message over the broker's limit, in a person's units. The limit is 0 where it is not known: what is larger
+// still is refused by gRPC, before the broker can say a word.
 type overLimitError struct{ size, limit int64 }
 
 func (e *overLimitError) Error() string {
+	if e.limit == 0 {
+		return roughSize(e.size) + " is over the broker's limit"
+	}
 	return fmt.Sprintf("%s is over the broker's %s limit", roughSize(e.size), spacedSize(e.limit))
 }
 
@@ -24,16 +27,14 @@ func (e *overLimitError) Unwrap() error { return core.ErrMessageTooLarge }
 
 // plainTooLarge says a refusal for size plainly and remembers the limit; other errors stay as they are.
 func (s *pubSession) plainTooLarge(err error, size int64) error {
-	m := limitTold.FindStringSubmatch(err.Error())
-	if !errors.Is(err, core.ErrMessageTooLarge) || m == nil {
+	if !errors.Is(err, core.ErrMessageTooLarge) {
 		return err
 	}
-	limit, _ := strconv.ParseInt(m[1]+m[2], 10, 64) // one of them is empty
-	if known := s.limit.Load(); known > 0 {
-		limit = min(limit, known)
+	if m := limitTold.FindStringSubmatch(err.Error()); m != nil {
+		limit, _ := strconv.ParseInt(m[1], 10, 64) // digits; should there be too many, it is the largest number
+		s.limit.Store(limit)
 	}
-	s.limit.Store(limit)
-	return &overLimitError{size, limit}
+	return &overLimitError{size, s.limit.Load()}
 }
 
 // tooLarge refuses what the broker is known to refuse, without sending it.

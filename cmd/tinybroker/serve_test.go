@@ -287,8 +287,10 @@ func TestTooLargeRecords(t *testing.T) {
 		{"far over it", []int{1, 3_200_000}, nil, exitInput, "tinybroker: line 2: 3.2 MB is over the broker's 1 MiB limit\n"},
 		{"passed over", []int{2, 3_200_000, 3, 1_500_000, 4}, []string{"--on-error", "continue"}, exitInput,
 			"tinybroker: line 2: 3.2 MB is over the broker's 1 MiB limit\ntinybroker: line 4: 1.5 MB is over the broker's 1 MiB limit\ntinybroker: 2 records not published\n"},
-		{"over what the transport takes", []int{5, 9_200_000, 6}, []string{"--on-error", "continue"}, exitInput,
-			"tinybroker: line 2: 9.2 MB is over the broker's 4 MiB limit\ntinybroker: 1 record not published\n"},
+		{"over what a frame may have", []int{5, 9_200_000, 6}, []string{"--on-error", "continue"}, exitInput,
+			"tinybroker: line 2: 9.2 MB is over the broker's 1 MiB limit\ntinybroker: 1 record not published\n"},
+		{"over what the transport takes", []int{5, 17_000_000, 6}, []string{"--on-error", "continue"}, exitInput,
+			"tinybroker: line 2: 17 MB is over the broker's limit\ntinybroker: 1 record not published\n"},
 		{"over what is kept in memory", []int{7, maxRecord + 1, 8}, []string{"--on-error", "continue"}, exitInput,
 			"tinybroker: line 2: 67 MB is over the limit of 64 MiB for one record\ntinybroker: 1 record not published\n"},
 	} {
@@ -298,7 +300,7 @@ func TestTooLargeRecords(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.stderr)
 		}
 	}
-	want := fmt.Sprintf("%d\n%d\n1\n1\n2\n3\n4\n5\n6\n7\n8\n", limit-1, limit)
+	want := fmt.Sprintf("%d\n%d\n1\n1\n2\n3\n4\n5\n6\n5\n6\n7\n8\n", limit-1, limit)
 	sub.printed(want)
 	big := filepath.Join(t.TempDir(), "big")
 	if err := os.WriteFile(big, []byte(lines(2_000_000)), 0o600); err != nil {

@@ -66,7 +66,8 @@ func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybroke
 // checkFrame refuses a gRPC message that no legal request is as large as.
 func (s *Server) checkFrame(frame []byte) error {
 	if limit := s.frameLimit(); len(frame) > limit {
-		return fmt.Errorf("%w: a gRPC message of %d bytes, the most is %d", core.ErrMessageTooLarge, len(frame), limit)
+		return fmt.Errorf("%w: a gRPC message of %d bytes, the most is %d; one message has a limit of %d bytes",
+			core.ErrMessageTooLarge, len(frame), limit, s.broker.Options().MaxMessageSize)
 	}
 	return nil
 }
