@@ -11,11 +11,14 @@ BENCH      ?= .
 BENCHFLAGS ?=
 # How long each fuzz target runs.
 FUZZTIME ?= 30s
+# Rows and flags for bench-peers.
+ROWS      ?=
+PEERFLAGS ?=
 
 # Tests find the tools by PATH; where a tool is missing, the tests that need it are skipped.
 export PATH := $(BIN):$(PATH)
 
-.PHONY: build run test race generate check-generated fmt check-fmt vet lint tidy check-tidy bench bench-once cover fuzz tools check clean
+.PHONY: build run test race generate check-generated fmt check-fmt vet lint tidy check-tidy bench bench-once bench-peers vet-peers cover fuzz tools check clean
 
 build: ## the program, as .bin/tinybroker
 	$(GO) build -trimpath -o $(BIN)/tinybroker ./cmd/tinybroker
@@ -64,6 +67,14 @@ bench: ## figures to compare with benchstat
 bench-once: ## every benchmark once, to know that it still runs
 	$(GO) test -short -run '^$$' -bench . -benchtime 1x ./...
 
+# ROWS=1x1,group chooses, PEERFLAGS='-quick -runs 1' hurries. Nothing else should run meanwhile.
+bench-peers: ## tinybroker beside NATS, JetStream and gRPC, which takes ten minutes
+	cd internal/bench/peers && $(GO) run . $(if $(ROWS),-rows '$(ROWS)') $(PEERFLAGS)
+
+# A module of its own, which ./... does not reach.
+vet-peers:
+	cd internal/bench/peers && $(GO) vet ./...
+
 cover: ## coverage of all packages by all tests
 	$(GO) test -coverpkg=./cmd/...,./internal/... -coverprofile=$(BIN)/cover.out ./...
 	$(GO) tool cover -func=$(BIN)/cover.out | tail -n 1
@@ -78,7 +89,7 @@ fuzz: ## every fuzz target for FUZZTIME
 
 tools: $(BIN)/buf-$(BUF) $(BIN)/golangci-lint-$(GOLANGCI_LINT) $(BIN)/grpcurl-$(GRPCURL)
 
-check: check-generated check-fmt vet lint check-tidy build race bench-once
+check: check-generated check-fmt vet vet-peers lint check-tidy build race bench-once
 
 clean:
 	rm -rf $(BIN) dist

@@ -86,3 +86,42 @@ func BenchmarkIndexAddRemove(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkIndexMatchPlain has patterns that NATS can express as well. internal/bench/peers has the same for its index, and
+// runs this one beside it.
+func BenchmarkIndexMatchPlain(b *testing.B) {
+	const n = 1_000_000
+	var ix index[int]
+	for i := range n {
+		pattern := fmt.Sprintf("tenant.%d.orders.created", i)
+		switch i % 10 {
+		case 0:
+			pattern = fmt.Sprintf("tenant.%d.*.created", i)
+		case 1:
+			pattern = fmt.Sprintf("tenant.%d.**", i)
+		case 2:
+			pattern = fmt.Sprintf("metrics.*.host-%d.cpu", i)
+		}
+		ix.add(mustParse(b, pattern), i)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	topics := make([]string, 4096)
+	for k := range topics {
+		i := r.IntN(n)
+		switch r.IntN(3) {
+		case 0:
+			topics[k] = fmt.Sprintf("tenant.%d.orders.created", i)
+		case 1:
+			topics[k] = fmt.Sprintf("tenant.%d.invoices.eu.sent", i)
+		default:
+			topics[k] = fmt.Sprintf("metrics.eu.host-%d.cpu", i)
+		}
+	}
+	var found []int
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		found = ix.match(topics[i%len(topics)], found[:0])
+		i++
+	}
+}
