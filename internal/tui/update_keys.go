@@ -1,0 +1,247 @@
+package tui
+
+import (
+	"slices"
+	"time"
+
+	"github.com/charmbracelet/bubbles/key"
+	tea "github.com/charmbracelet/bubbletea"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// press handles a key.
+func (m *model) press(msg tea.KeyMsg) tea.Cmd {
+	switch {
+	case key.Matches(msg, m.keys.Interrupt):
+		m.outcome = ErrInterrupted
+		return tea.Quit
+	case m.prompt != nil:
+		return m.typed(msg)
+	case key.Matches(msg, m.keys.Quit):
+		return tea.Quit
+	case key.Matches(msg, m.keys.Suspend):
+		return tea.Suspend
+	case m.help:
+		m.pressHelp(msg)
+		return nil
+	case m.moved(msg):
+		return nil
+	}
+	return m.act(msg)
+}
+
+// pressHelp scrolls the help; any other key closes it.
+func (m *model) pressHelp(msg tea.KeyMsg) {
+	switch {
+	case key.Matches(msg, m.keys.Up):
+		m.scroll = max(0, m.scroll-1)
+	case key.Matches(msg, m.keys.Down):
+		m.scroll = min(m.scroll+1, max(0, len(m.helpLines())-m.bodyHeight()))
+	default:
+		m.help, m.scroll = false, 0
+	}
+}
+
+// moved handles the keys that move the cursor, and reports whether it was one.
+func (m *model) moved(msg tea.KeyMsg) bool {
+	s := m.screen()
+	p := s.panel()
+	step, page := 0, max(1, m.bodyHeight()-2)
+	if p != nil && p.height > 0 {
+		page = p.height
+	}
+	switch {
+	case key.Matches(msg, m.keys.Up):
+		step = -1
+	case key.Matches(msg, m.keys.Down):
+		step = 1
+	case key.Matches(msg, m.keys.PageUp):
+		step = -page
+	case key.Matches(msg, m.keys.PageDown):
+		step = page
+	case key.Matches(msg, m.keys.Home):
+		m.touchedAt = m.now
+		if p != nil {
+			p.home()
+		}
+		s.scroll = 0
+		return true
+	case key.Matches(msg, m.keys.End):
+		step = 1 << 30
+	default:
+		return false
+	}
+	m.touchedAt = m.now
+	if p != nil {
+		p.move(step)
+	} else {
+		s.scroll = max(0, min(s.scroll+step, len(m.recordLines())-m.bodyHeight()))
+	}
+	return true
+}
+
+// act handles the other keys.
+func (m *model) act(msg tea.KeyMsg) tea.Cmd {
+	k := &m.keys
+	switch {
+	case key.Matches(msg, k.View):
+		return m.show(int(msg.String()[0] - '1'))
+	case key.Matches(msg, k.Next):
+		return m.turn(1)
+	case key.Matches(msg, k.Previous):
+		return m.turn(-1)
+	case key.Matches(msg, k.Open):
+		return m.enter()
+	case key.Matches(msg, k.Back):
+		return m.back()
+	case key.Matches(msg, k.Filter):
+		m.askFilter()
+	case key.Matches(msg, k.Sort):
+		return m.sortNext()
+	case key.Matches(msg, k.Reverse):
+		return m.reverse()
+	case key.Matches(msg, k.Pause):
+		m.pause()
+	case key.Matches(msg, k.Faster):
+		return m.pace(-1)
+	case key.Matches(msg, k.Slower):
+		return m.pace(1)
+	case key.Matches(msg, k.Raw):
+		m.env.raw = !m.env.raw
+	case key.Matches(msg, k.Close):
+		m.askClose()
+	case key.Matches(msg, k.Help):
+		m.help = true
+	}
+	return nil
+}
+
+// turn goes to the next panel of the overview, or the next view.
+func (m *model) turn(n int) tea.Cmd {
+	s := m.screen()
+	if len(s.panels) > 1 {
+		s.focus = (s.focus + n + len(s.panels)) % len(s.panels)
+		return nil
+	}
+	return m.show((m.root + n + len(views)) % len(views))
+}
+
+// enter opens what is under the cursor.
+func (m *model) enter() tea.Cmd {
+	s := m.screen()
+	if s.record != nil {
+		return nil
+	}
+	row := s.chosen()
+	if q, ok := row.(*queue); ok {
+		if row = any(q.subscription); q.group != nil {
+			row = q.group
+		}
+	}
+	switch row := row.(type) {
+	case *core.TopicStats:
+		next := newScreen(core.ViewSubscriptions)
+		next.topic, next.panels[0].title = row.Topic, "subscriptions to "+m.env.name(row.Topic)
+		next.panels[0].empty = "nobody subscribes to this topic"
+		return m.open(next)
+	case *core.GroupStats:
+		next := newScreen(core.ViewMembers)
+		next.group, next.panels[0].title = row.Name, "members of "+m.env.name(row.Name)
+		return m.open(next)
+	case *core.SubscriptionStats:
+		if row.Group != "" { // a member's own record says more
+			first := &core.MemberStats{
+				ID: row.ID, Client: row.Client, Peer: row.Peer, Group: row.Group, Patterns: row.Patterns, State: row.State,
+				InFlight: row.InFlight, Delivered: row.Delivered, Created: row.Created, Out: row.Out,
+			}
+			return m.open(newRecord(core.ViewMembers, row.ID, row.ID, first))
+		}
+		return m.open(newRecord(core.ViewSubscriptions, row.ID, row.ID, row))
+	case *core.MemberStats:
+		return m.open(newRecord(core.ViewMembers, row.ID, row.ID, row))
+	case *core.EvictionStats:
+		return m.open(newRecord(core.ViewEvictions, "", evictionKind.key(row), row))
+	}
+	return nil
+}
+
+// back clears the filter, or else goes back to where the screen was opened from. It never quits.
+func (m *model) back() tea.Cmd {
+	switch s := m.screen(); {
+	case s.filter != "":
+		return m.filter("")
+	case len(m.opened) > 0:
+		m.opened = m.opened[:len(m.opened)-1]
+		return m.arrive()
+	}
+	return nil
+}
+
+// sortNext sorts by the next column.
+func (m *model) sortNext() tea.Cmd {
+	s := m.screen()
+	columns := core.SortColumns(s.view)
+	if s.record != nil || len(columns) == 0 {
+		m.tell(toneFaint, "these rows have an order of their own")
+		return nil
+	}
+	next := (slices.Index(columns, s.order.column) + 1) % len(columns)
+	s.order, s.resort = order{column: columns[next]}, true
+	return m.askAnew()
+}
+
+func (m *model) reverse() tea.Cmd {
+	s := m.screen()
+	if s.record != nil || len(core.SortColumns(s.view)) == 0 {
+		return nil
+	}
+	s.order.reverse, s.resort = !s.order.reverse, true
+	return m.askAnew()
+}
+
+// pause freezes what is shown, or goes on with the newest there is.
+func (m *model) pause() {
+	m.paused = !m.paused
+	if !m.paused && m.unseen != nil {
+		m.take(m.unseen)
+	}
+}
+
+// pace goes to the next shorter or longer interval.
+func (m *model) pace(step int) tea.Cmd {
+	at, _ := slices.BinarySearch(intervals, m.interval)
+	if step > 0 && at < len(intervals) && intervals[at] != m.interval {
+		step = 0 // the one before it in the list is the next longer one already
+	}
+	next := intervals[min(max(at+step, 0), len(intervals)-1)]
+	if next == m.interval {
+		return nil
+	}
+	m.interval = next
+	m.tell(toneFaint, "an update every "+every(next))
+	return m.ask()
+}
+
+// every is an interval in words.
+func every(d time.Duration) string {
+	if d < time.Second {
+		return span(d)
+	}
+	return d.String()
+}
+
+// subscriptionOf is the id and the client's name of what can be closed.
+func subscriptionOf(row any) (id, client string) {
+	switch row := row.(type) {
+	case *core.SubscriptionStats:
+		return row.ID, row.Client
+	case *core.MemberStats:
+		return row.ID, row.Client
+	case *queue:
+		if row.group == nil {
+			return row.subscription.ID, row.subscription.Client
+		}
+	}
+	return "", ""
+}
