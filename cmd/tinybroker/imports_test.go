@@ -20,11 +20,13 @@ var arrows = map[string][]string{
 	"proto/tinybroker/v1": nil,
 	"internal/core":       nil,
 	"internal/rpc":        {"internal/core", "proto/tinybroker/v1"},
-	"internal/tui":        {"internal/core"},
+	"internal/tui":        {"internal/core", "internal/tui/background"},
 	"internal/bench":      {"internal/core", "internal/rpc"},
 	"cmd/tinybroker":      {"internal/bench", "internal/core", "internal/rpc", "internal/tui"},
 	// A module of its own, so that what only a comparison needs stays out of the product's.
 	"internal/bench/peers": {"internal/bench", "internal/core", "internal/rpc", "proto/tinybroker/v1"},
+
+	"internal/tui/background": nil,
 }
 
 // onlyIn are packages of others that have one place each.
@@ -35,7 +37,7 @@ var onlyIn = map[string][]string{
 	"google.golang.org/grpc/codes":     {"internal/rpc", "proto/tinybroker/v1", "cmd/tinybroker"},
 	"google.golang.org/protobuf":       {"internal/rpc", "proto/tinybroker/v1", "internal/bench/peers"},
 	"github.com/HdrHistogram/":         {"internal/bench", "internal/bench/peers"},
-	"github.com/charmbracelet/":        {"internal/tui"},
+	"github.com/charmbracelet/":        {"internal/tui", "internal/tui/background"},
 	module + "/proto/tinybroker/v1":    {"internal/rpc", "internal/bench/peers"},
 	"github.com/go-viper/mapstructure": {"cmd/tinybroker"},
 }

@@ -145,7 +145,7 @@ exit code 75. With --max-wait 0 a publisher is never held back.`,
 			}
 			return runF(cmd.Context(), o)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: o.completeTopics(false),
 	}
 	o.addFlags(cmd.Flags())
 	return cmd

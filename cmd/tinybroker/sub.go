@@ -184,7 +184,7 @@ there was no connection at that time.`,
 			}
 			return runF(cmd.Context(), o)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: o.completeTopics(true),
 	}
 	o.addFlags(cmd.Flags())
 	return cmd

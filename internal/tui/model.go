@@ -43,6 +43,7 @@ type model struct {
 	// thawed lets one snapshot through a pause: the question has changed, and there is nothing to show yet.
 	thawed bool
 	unseen *core.Snapshot // the newest one that the pause held back
+	newest *core.Snapshot // the one that was shown last, on whichever screen; nil: none was
 
 	related related
 }

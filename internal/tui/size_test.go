@@ -165,11 +165,11 @@ func TestASCII(t *testing.T) {
 func TestTooSmall(t *testing.T) {
 	s := newStage(t, Options{}, 39, 10)
 	s.gets(sample())
-	if got := s.View(); got != "window too small: 39x10, needs 40x10" {
+	if got := s.View(); got != "too small: 39x10, needs 40x10" {
 		t.Errorf("%q", got)
 	}
 	s.send(tea.WindowSizeMsg{Width: 5, Height: 1})
-	if got := s.View(); got != "windo" {
+	if got := s.View(); got != "too s" {
 		t.Errorf("%q", got)
 	}
 	s.send(tea.WindowSizeMsg{Width: 40, Height: 10})

@@ -103,6 +103,7 @@ func (m *model) take(snap *core.Snapshot) {
 	}
 	s.take(snap, sort)
 	s.takenAt = m.now
+	m.newest = snap
 }
 
 // lose takes note that a watch has ended, and plans the next try.

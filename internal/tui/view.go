@@ -17,7 +17,7 @@ func (m *model) View() string {
 	case m.width == 0 || m.height == 0:
 		return ""
 	case m.width < minWidth || m.height < minHeight:
-		return cut(fmt.Sprintf("window too small: %dx%d, needs %dx%d", m.width, m.height, minWidth, minHeight), m.width, "")
+		return cut(fmt.Sprintf("too small: %dx%d, needs %dx%d", m.width, m.height, minWidth, minHeight), m.width, "")
 	}
 	lines := m.headerLines()
 	body := m.bodyLines()

@@ -28,7 +28,7 @@ func (m *model) brokerLine() string {
 	if address := m.options.Address; address != "" {
 		parts = append(parts, e.cut(e.name(address), 40))
 	}
-	if snap := m.screen().snap; snap != nil {
+	if snap := m.newest; snap != nil {
 		b := &snap.Broker
 		parts = append(parts,
 			"up "+span(b.Time.Sub(b.Started)),
@@ -74,7 +74,7 @@ func (m *model) status() (string, tone) {
 
 // rateLines are what goes in and out, and what goes wrong.
 func (m *model) rateLines() []string {
-	snap := m.screen().snap
+	snap := m.newest
 	if snap == nil {
 		return []string{"", ""}
 	}
@@ -109,7 +109,7 @@ const history60 = 60
 // viewsLine names the views and counts what each would show. The one that is shown stands in brackets.
 func (m *model) viewsLine() string {
 	var b core.Stats
-	if snap := m.screen().snap; snap != nil {
+	if snap := m.newest; snap != nil {
 		b = snap.Broker
 	}
 	names := [...]string{

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// completionPatience is how long the shell is kept waiting for names from a broker.
+const completionPatience = 300 * time.Millisecond
+
+// completeTopics completes the first argument, or every one, with topics that the broker knows.
+func (o *clientOptions) completeTopics(every bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 && !every {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.liveNames(cmd, core.ViewTopics, begun), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeGroups completes a flag with the groups that the broker knows.
+func (o *clientOptions) completeGroups(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return o.liveNames(cmd, core.ViewGroups, begun), cobra.ShellCompDirectiveNoFileComp
+}
+
+// liveNames asks the broker for names that begin with what was typed. Without a broker, or one that is slow, there are none:
+// nothing is said, since the shell is in the middle of a line.
+func (o *clientOptions) liveNames(cmd *cobra.Command, v core.View, begun string) []cobra.Completion {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	// The environment and the file may say where the broker is. What is wrong with them is told when the command runs.
+	_, _ = loadConfig(cmd)
+	o.connectTimeout, o.wait = completionPatience, false
+	client, err := o.dial(ctx, &notices{w: io.Discard, quiet: true}, new(link))
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+	snap, err := client.Observe(ctx, core.Query{View: v, Filter: begun, Limit: core.DefaultLimit})
+	if err != nil {
+		return nil
+	}
+	var names []cobra.Completion
+	add := func(name string) {
+		// What would have to be escaped cannot be typed either.
+		if strings.HasPrefix(name, begun) && safe(name) == name && !strings.ContainsAny(name, "\\\t ") {
+			names = append(names, name)
+		}
+	}
+	for i := range snap.Topics {
+		add(snap.Topics[i].Topic)
+	}
+	for i := range snap.Groups {
+		add(snap.Groups[i].Name)
+	}
+	return names
+}
