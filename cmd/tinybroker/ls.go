@@ -57,7 +57,7 @@ come first: the busiest topics, the fullest queues, the latest evictions.
 		Example: `  tinybroker ls topics
   tinybroker ls subs --sort dropped --limit 10
   tinybroker ls members --filter billing
-  tinybroker ls evictions -o json | jq -r '.evictions[] | .client'`,
+  tinybroker ls evictions -o json`,
 		Args:        cobra.ArbitraryArgs,
 		Annotations: map[string]string{noteSection: sectionClient},
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -84,8 +84,8 @@ seconds. Rates are computed by the broker, so the first snapshot has them.`,
 		Example: `  tinybroker top
   tinybroker top --view subs --sort dropped
 
-  # the fullest queue, for a script
-  tinybroker top --once -o json | jq '.subscriptions[0]'
+  # everything the broker knows, for a script
+  tinybroker top --once -o json
 
   # a line every ten seconds
   tinybroker top --batch --interval 10s -o json >> broker.log`,
@@ -138,7 +138,7 @@ func runTop(ctx context.Context, a *app, o *topOptions) error {
 		Address: o.server, View: o.view(), Interval: o.interval,
 		Sort: o.sort, Reverse: o.reverse, Filter: o.filter, Limit: o.limit,
 		ASCII: o.ascii, Color: useColor(o.color, out),
-		ReconnectTimeout: o.reconnectTimeout, NoReconnect: o.noReconnect,
+		ReconnectTimeout: o.reconnectTimeout, NoReconnect: o.noReconnect, Suspend: suspend,
 	}, in, out))
 }
 

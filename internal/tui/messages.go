@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -38,9 +39,29 @@ type (
 		id  string
 		err error
 	}
+	// resumedMsg: the process was suspended and goes on.
+	resumedMsg struct{}
 	// tickMsg comes once a second.
 	tickMsg struct{}
 )
+
+// suspension is what Bubble Tea takes for a program that has the terminal for a while.
+type suspension func()
+
+// Run implements tea.ExecCommand.
+func (s suspension) Run() error {
+	s()
+	return nil
+}
+
+// SetStdin implements tea.ExecCommand.
+func (suspension) SetStdin(io.Reader) {}
+
+// SetStdout implements tea.ExecCommand.
+func (suspension) SetStdout(io.Writer) {}
+
+// SetStderr implements tea.ExecCommand.
+func (suspension) SetStderr(io.Writer) {}
 
 const (
 	// answerPatience is how long after it was due a snapshot may come before the broker is taken for lost.

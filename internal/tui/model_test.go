@@ -480,3 +480,19 @@ func TestRawBytes(t *testing.T) {
 	s.press("b")
 	s.shows("3100000 B/s", fmt.Sprint(118<<20))
 }
+
+// Keys that are typed fast come together.
+func TestKeysThatComeTogether(t *testing.T) {
+	s := newStage(t, Options{}, 80, 24)
+	s.gets(sample())
+	s.send(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("2ssR/or")})
+	s.gets(sample())
+	if got, want := s.screen().query(0), (core.Query{View: core.ViewTopics, Sort: "out", Reverse: true, Filter: "or"}); got != want {
+		t.Errorf("asks %+v, want %+v", got, want)
+	}
+	s.press("esc")
+	s.send(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("3q"), Paste: true})
+	if s.root != 1 || s.outcome != nil {
+		t.Error("pasted text is taken for keys")
+	}
+}

@@ -41,6 +41,9 @@ type Options struct {
 	// ReconnectTimeout is how long a lost connection is tried to get back; 0: for ever. NoReconnect: not at all.
 	ReconnectTimeout time.Duration
 	NoReconnect      bool
+	// Suspend stops the process as ctrl+z does, and returns when it goes on. It is called with the terminal given back.
+	// Nil: there is no suspending.
+	Suspend func()
 }
 
 // ErrInterrupted is the end by ctrl+c.

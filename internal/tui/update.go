@@ -25,8 +25,8 @@ func (m *model) handle(msg tea.Msg) tea.Cmd {
 		m.width, m.height = max(0, msg.Width), max(0, msg.Height)
 	case tea.KeyMsg:
 		return m.press(msg)
-	case tea.ResumeMsg:
-		return tea.WindowSize() // it may have changed meanwhile
+	case resumedMsg:
+		return tea.Batch(tea.WindowSize(), tea.ClearScreen) // the size may have changed meanwhile
 	case snapshotMsg:
 		return m.hear(msg)
 	case watchEndedMsg:

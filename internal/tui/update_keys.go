@@ -18,10 +18,12 @@ func (m *model) press(msg tea.KeyMsg) tea.Cmd {
 		return tea.Quit
 	case m.prompt != nil:
 		return m.typed(msg)
+	case msg.Type == tea.KeyRunes && len(msg.Runes) > 1:
+		return m.pressEach(msg)
 	case key.Matches(msg, m.keys.Quit):
 		return tea.Quit
 	case key.Matches(msg, m.keys.Suspend):
-		return tea.Suspend
+		return m.suspend()
 	case m.help:
 		m.pressHelp(msg)
 		return nil
@@ -29,6 +31,27 @@ func (m *model) press(msg tea.KeyMsg) tea.Cmd {
 		return nil
 	}
 	return m.act(msg)
+}
+
+// pressEach handles keys that were typed so fast that they came together. Text that is pasted where no text belongs is not
+// taken for keys.
+func (m *model) pressEach(msg tea.KeyMsg) tea.Cmd {
+	if msg.Paste {
+		return nil
+	}
+	cmds := make([]tea.Cmd, len(msg.Runes))
+	for i, r := range msg.Runes {
+		cmds[i] = m.press(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}})
+	}
+	return tea.Batch(cmds...)
+}
+
+// suspend gives the terminal back, lets the process be stopped, and draws again when it goes on.
+func (m *model) suspend() tea.Cmd {
+	if m.options.Suspend == nil {
+		return nil
+	}
+	return tea.Exec(suspension(m.options.Suspend), func(error) tea.Msg { return resumedMsg{} })
 }
 
 // pressHelp scrolls the help; any other key closes it.

@@ -88,5 +88,9 @@ func (m *model) promptLine() string {
 	for width(text) > room {
 		text = text[len(string([]rune(text)[:1])):]
 	}
-	return e.styles.draw(toneStrong, label) + text + cursor
+	line := e.styles.draw(toneStrong, label) + text + cursor
+	if right := m.countText(); width(label)+width(text)+width(cursor)+width(right) <= m.width {
+		return padDrawn(line, m.width-width(right)) + e.styles.draw(toneFaint, right)
+	}
+	return line
 }
