@@ -187,6 +187,8 @@ there was no connection at that time.`,
 		ValidArgsFunction: o.completeTopics(true),
 	}
 	o.addFlags(cmd.Flags())
+	// It fails only for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("group", o.completeGroups)
 	return cmd
 }
 

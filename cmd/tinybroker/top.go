@@ -146,7 +146,7 @@ func runTop(ctx context.Context, a *app, o *topOptions) error {
 func terminals(a *app) (in, out *os.File, err error) {
 	in, isIn := a.in.(*os.File)
 	out, isOut := a.out.(*os.File)
-	why := ""
+	var why string
 	switch {
 	case !isOut || !isTerminal(out):
 		why = "standard output is not one"
@@ -188,17 +188,17 @@ func withHangup(parent context.Context) (context.Context, func()) {
 // topEnd is how the command ends, given how the screen did.
 func topEnd(a *app, o *topOptions, err error) error {
 	var (
-		lost  *tui.LostError
-		panic *tui.PanicError
+		lost   *tui.LostError
+		defect *tui.PanicError
 	)
 	switch {
 	case errors.Is(err, tui.ErrInterrupted):
 		return &signalError{os.Interrupt}
 	case errors.As(err, &lost):
 		return failf(exitUnavailable, "top: connection to broker at %s lost: %w", o.server, lost.Err)
-	case errors.As(err, &panic):
-		a.err.Write(appendSafeLines(nil, panic.Stack))
-		return fmt.Errorf("top: %w", panic)
+	case errors.As(err, &defect):
+		fmt.Fprintf(a.err, "%s", appendSafeLines(nil, defect.Stack))
+		return fmt.Errorf("top: %w", defect)
 	case err != nil:
 		return fmt.Errorf("top: %w", err)
 	}

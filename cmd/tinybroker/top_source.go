@@ -128,8 +128,7 @@ func (e briefError) Error() string { return e.Err.Error() }
 func (e briefError) Unwrap() error { return e.UnreachableError }
 
 func brief(err error) error {
-	var u *rpc.UnreachableError
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*rpc.UnreachableError](err); ok {
 		return briefError{u}
 	}
 	return err

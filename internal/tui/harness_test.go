@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,8 +126,8 @@ func (s *stage) hides(texts ...string) {
 func (s *stage) cursor() string {
 	s.t.Helper()
 	for _, line := range s.lines() {
-		if strings.HasPrefix(line, " > ") {
-			return strings.TrimSpace(strings.TrimPrefix(line, " > "))
+		if row, ok := strings.CutPrefix(line, " > "); ok {
+			return strings.TrimSpace(row)
 		}
 	}
 	return ""
@@ -141,11 +142,7 @@ func quits(cmd tea.Cmd) bool {
 	case tea.QuitMsg:
 		return true
 	case tea.BatchMsg:
-		for _, c := range msg {
-			if quits(c) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(msg, quits)
 	}
 	return false
 }

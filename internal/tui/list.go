@@ -80,9 +80,6 @@ func (l *list) home() {
 	l.scroll()
 }
 
-// end puts the cursor on the last row.
-func (l *list) end() { l.move(len(l.keys)) }
-
 // show sets how many rows the window has.
 func (l *list) show(height int) {
 	l.height = max(height, 0)

@@ -98,7 +98,7 @@ func (m *model) filter(text string) tea.Cmd {
 // confirmation is what has to be typed for a subscription to be closed.
 const confirmation = "close"
 
-// askClose asks whether the subscription under the cursor is really to be closed. Which one that is is settled now, whatever
+// askClose asks whether the subscription under the cursor is really to be closed. It is settled now which one that is, whatever
 // happens to the rows while the answer is typed.
 func (m *model) askClose() {
 	id, client := subscriptionOf(m.screen().chosen())

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"io"
+	"strings"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
@@ -78,17 +79,17 @@ func (e *env) name(s string) string { return clean(s, e.ascii) }
 
 // names are several names in one text.
 func (e *env) names(list []string) string {
-	text := ""
+	var text strings.Builder
 	for i, s := range list {
 		if i > 0 {
-			text += " "
+			text.WriteByte(' ')
 		}
-		text += e.name(s)
-		if len(text) > maxNames {
+		text.WriteString(e.name(s))
+		if text.Len() > maxNames {
 			break // nobody sees more of it in one line
 		}
 	}
-	return text
+	return text.String()
 }
 
 // maxNames is how much of a list of names is drawn in one line at most, in bytes.

@@ -85,12 +85,12 @@ func (f *frame) writeTable(w io.Writer, r rows, empty string) {
 		return
 	}
 	for _, line := range lines {
-		text := ""
+		var text strings.Builder
 		for c := range line {
 			if !heads[c].picture {
-				text += pad(line[c], widths[c], heads[c].right, "") + "  "
+				text.WriteString(pad(line[c], widths[c], heads[c].right, "") + "  ")
 			}
 		}
-		fmt.Fprintln(w, strings.TrimRight(text, " "))
+		fmt.Fprintln(w, strings.TrimRight(text.String(), " "))
 	}
 }

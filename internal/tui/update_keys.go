@@ -70,7 +70,8 @@ func (m *model) pressHelp(msg tea.KeyMsg) {
 func (m *model) moved(msg tea.KeyMsg) bool {
 	s := m.screen()
 	p := s.panel()
-	step, page := 0, max(1, m.bodyHeight()-2)
+	var step int
+	page := max(1, m.bodyHeight()-2)
 	if p != nil && p.height > 0 {
 		page = p.height
 	}

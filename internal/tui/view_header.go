@@ -128,13 +128,12 @@ func (m *model) viewsLine() string {
 			}
 		}
 	}
-	line := ""
 	for i, tab := range tabs {
 		if i == m.root {
-			line += m.env.styles.draw(toneStrong, "["+tab+"]")
+			tabs[i] = m.env.styles.draw(toneStrong, "["+tab+"]")
 		} else {
-			line += " " + tab + " "
+			tabs[i] = " " + tab + " "
 		}
 	}
-	return line
+	return strings.Join(tabs, "")
 }
