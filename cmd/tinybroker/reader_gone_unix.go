@@ -18,32 +18,32 @@ func watchReader(w io.Writer, gone func()) (stop func()) {
 	if !ok {
 		return func() {}
 	}
-	const pollMillis = 500
-	done := make(chan struct{})
+	const pollMillis = 500 // not every system wakes a poll that asks for nothing
+	// The poll also sees the end of this pipe, so that the watch can be ended at once.
+	awake, wake, err := os.Pipe()
+	if err != nil {
+		return func() {}
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		defer awake.Close()
 		for {
 			// No events are asked for: errors and hang-ups are always told.
-			fds := []unix.PollFd{{Fd: int32(f.Fd())}}
-			n, err := unix.Poll(fds, pollMillis)
-			select {
-			case <-done:
-				return
-			default:
-			}
+			fds := []unix.PollFd{{Fd: int32(f.Fd())}, {Fd: int32(awake.Fd())}}
+			_, err := unix.Poll(fds, pollMillis)
+			out := fds[0].Revents
 			switch {
-			case err != nil && !errors.Is(err, unix.EINTR):
+			case errors.Is(err, unix.EINTR):
+			case err != nil, fds[1].Revents != 0, out&unix.POLLNVAL != 0:
 				return
-			case n > 0 && fds[0].Revents&unix.POLLNVAL != 0:
-				return
-			case n > 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0:
+			case out&(unix.POLLERR|unix.POLLHUP) != 0:
 				gone()
 				return
 			}
 		}
 	})
 	return func() {
-		close(done)
+		wake.Close()
 		wg.Wait()
 	}
 }

@@ -101,11 +101,14 @@ func (r *runner) failure(d *rpc.Delivery, o outcome, acks bool) error {
 		r.notices.line("command failed for message %d (%s): %s", d.Sequence, d.Topic, o.text)
 		return nil
 	}
-	nack, then := retry(r.reason(o)), "given back"
-	if o.code == exitInput {
+	nack, then, most := retry(r.reason(o)), "given back", r.maxAttempts.Load()
+	switch {
+	case o.code == exitInput:
 		nack.Action, then = core.NackReject, "rejected"
+	case int64(d.Attempt) >= most:
+		then = "out of attempts"
 	}
-	r.notices.line("command failed for message %d (%s), attempt %d of %d: %s; %s", d.Sequence, d.Topic, d.Attempt, r.maxAttempts.Load(), o.text, then)
+	r.notices.line("command failed for message %d (%s), attempt %d of %d: %s; %s", d.Sequence, d.Topic, d.Attempt, most, o.text, then)
 	return nack
 }
 

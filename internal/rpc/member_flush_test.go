@@ -166,7 +166,7 @@ func TestBroadcastFlush(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if err := <-result; err != full {
+		if err := <-result; !errors.Is(err, full) {
 			t.Errorf("Subscribe returned %v", err)
 		}
 		if got := fmt.Sprint(log); got != "[0 1 2 flush 3 flush 4 5 6 flush]" {
