@@ -225,6 +225,27 @@ func TestDropNewestTellsWithTheNextMessage(t *testing.T) {
 	s.Settle(&d, true)
 }
 
+// A queue entry has 32 bits for what was dropped before it; a frozen subscription gets there within hours.
+func TestDropsAreCountedBeyond32Bits(t *testing.T) {
+	b := newBroker(t, nil)
+	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}, Capacity: 1, Overflow: OverflowDropNewest})
+	publish(t, b, numbered("t", 0, 4)...)
+	s.droppedBack += 1 << 32
+	var told uint64
+	var d Delivery
+	for i := range 3 {
+		if !s.Take(&d, 1) {
+			t.Fatal("nothing to take")
+		}
+		told += d.DroppedBefore
+		s.Settle(&d, true)
+		publish(t, b, numbered("t", 4+i, 1)...)
+	}
+	if want := uint64(1<<32 + 3); told != want {
+		t.Errorf("%d dropped, want %d", told, want)
+	}
+}
+
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	b := newBroker(t, func(o *Options) { o.ConsumerCapacityBytes = 4096 })
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"big"}})

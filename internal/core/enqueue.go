@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // box implements receiver.
 func (s *Subscription) box() *intake { return &s.intake }
@@ -40,8 +43,9 @@ func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, 
 }
 
 func (s *Subscription) pushLocked(p *publication, start, end uint32, n int) {
-	s.queue.push(p.frame, start, end, uint32(n), s.droppedBack)
-	s.droppedBack = 0
+	before := uint32(min(s.droppedBack, math.MaxUint32)) // more than that is told with the next entry
+	s.queue.push(p.frame, start, end, uint32(n), before)
+	s.droppedBack -= uint64(before)
 	s.noteLocked(p, n, int64(end-start))
 }
 
@@ -124,7 +128,7 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 }
 
 func (s *Subscription) dropBackLocked(n int) {
-	s.droppedBack += uint32(n)
+	s.droppedBack += uint64(n)
 	s.dropped += uint64(n)
 	s.broker.counters.dropped.Add(uint64(n))
 }

@@ -97,7 +97,7 @@ type Subscription struct {
 	ending       Ending
 	sequence     uint64 // last delivery number given out
 	droppedFront uint64 // dropped before the queue's front
-	droppedBack  uint32 // dropped after the queue's back
+	droppedBack  uint64 // dropped after the queue's back
 	dropped      uint64 // by policy, in all
 	outMeter     meter
 	waited       int  // samples in a row that found messages waiting and none taken since the one before
