@@ -19,6 +19,7 @@ func readerOf(t *testing.T, b *broker, args ...string) (*process, *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.SetReadDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { r.Close() })
 	sub := b.sub(args, writing(w))
 	w.Close()
@@ -128,6 +129,7 @@ func TestTeeDiesWithItsReader(t *testing.T) {
 	}
 	pub := start(t, []string{"pub", "x", "--tee", "-s", b.address}, withStdin, writing(w))
 	w.Close()
+	r.SetReadDeadline(time.Now().Add(patience))
 	io.WriteString(pub.stdin, "one\n")
 	if line, err := bufio.NewReader(r).ReadString('\n'); line != "one\n" {
 		t.Fatalf("%q, %v", line, err)
