@@ -31,6 +31,9 @@ func parseTarget(s string) (target, error) {
 		if strings.Trim(rest, "/") == "" {
 			return target{}, fmt.Errorf("%q names no socket", s)
 		}
+		if strings.HasPrefix(rest, "//") && !strings.HasPrefix(rest, "///") {
+			return target{}, fmt.Errorf("%q names no absolute path; write unix:///run/tinybroker.sock, or unix:path", s)
+		}
 		return target{uri: s, local: true}, nil
 	case hasScheme && scheme == "passthrough":
 		return target{uri: s}, nil

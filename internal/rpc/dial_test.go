@@ -62,7 +62,7 @@ func TestParseTarget(t *testing.T) {
 			t.Errorf("IsLocal(%q) is %v", test.in, !test.local)
 		}
 	}
-	for _, in := range []string{"", "a:b:c", "http://broker:99", "nats://broker", "unix:", "unix://", "dns:///", "dns:", "dns://x", "broker:", "a b:1", "a/b"} {
+	for _, in := range []string{"", "a:b:c", "http://broker:99", "nats://broker", "unix:", "unix://", "unix://tb.sock", "unix://run/tb.sock", "dns:///", "dns:", "dns://x", "broker:", "a b:1", "a/b"} {
 		if got, err := parseTarget(in); err == nil {
 			t.Errorf("%q is taken for %+v", in, got)
 		}
