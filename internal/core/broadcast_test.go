@@ -423,6 +423,27 @@ func TestLaggingIsToldAtMostOnceASecond(t *testing.T) {
 	}
 }
 
+// A queue of large messages is full of bytes long before it is full of messages.
+func TestLaggingInBytesIsTold(t *testing.T) {
+	b := newBroker(t, func(o *Options) { o.ConsumerCapacityBytes = 1 << 10 })
+	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}})
+	large := post{topic: "t", payload: strings.Repeat("x", 300)}
+	publish(t, b, large, large)
+	state := func() string { return observe(t, b, Query{View: ViewSubscriptions}).Subscriptions[0].State }
+	if got := state(); got != StateActive {
+		t.Errorf("%s with a queue of 60%%", got)
+	}
+	publish(t, b, large)
+	if got := state(); got != StateLagging {
+		t.Errorf("%s with a queue of 90%%", got)
+	}
+	var d Delivery
+	if !s.Take(&d, 1) || d.Lagging == nil || d.Lagging.Queued != 3 {
+		t.Errorf("told %+v, want 3 messages", d.Lagging)
+	}
+	s.Settle(&d, true)
+}
+
 func TestDrainAndClose(t *testing.T) {
 	b := newBroker(t, nil)
 	busy := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})

@@ -25,13 +25,8 @@ func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, 
 	} else {
 		took = s.overflowLocked(p, start, end, n)
 	}
-	used, _ := s.fill.load()
-	if used > s.capacity/2 {
-		p.crowded = true
-		if used > s.capacity-s.capacity/4 {
-			s.lagging = true
-		}
-	}
+	p.crowded = p.crowded || s.over(2)
+	s.lagging = s.lagging || s.over(3)
 	s.mu.Unlock()
 	if empty {
 		select {

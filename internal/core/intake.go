@@ -44,6 +44,13 @@ func (in *intake) limits(patient bool) (slots, bytes int64) {
 	return in.capacity, in.capacityBytes
 }
 
+// over reports whether the queue is more than so many quarters full, in messages or in bytes.
+func (in *intake) over(quarters int64) bool {
+	slots, bytes := in.fill.load()
+	free := 4 - quarters
+	return slots > in.capacity-in.capacity*free/4 || bytes > in.capacityBytes-in.capacityBytes*free/4
+}
+
 // reserve sets room aside for n messages of size bytes, all or nothing.
 func (in *intake) reserve(patient bool, n, size int64) bool {
 	slots, bytes := in.limits(patient)

@@ -135,7 +135,7 @@ func (s *Subscription) stats(sm *sampler) SubscriptionStats {
 	switch {
 	case s.waited >= stalledSamples && s.queue.len > 0:
 		st.State = StateStalled
-	case queued > s.capacity-s.capacity/4:
+	case s.over(3):
 		st.State = StateLagging
 	}
 	st.Delivered, st.Dropped = s.sequence, s.dropped
