@@ -142,7 +142,7 @@ func TestStoppedSubscriberIsEvicted(t *testing.T) {
 	for _, p := range []*process{frozen, impatient} {
 		p.signal(syscall.SIGSTOP)
 	}
-	// 200 bytes each: more than windows and socket buffers hold. The patience lets the healthy one keep up; the
+	// 500 bytes each: more than windows and socket buffers hold. The patience lets the healthy one keep up; the
 	// stopped ones cost it once each.
 	numbers, filler := new(strings.Builder), strings.Repeat(".", 500)
 	for n := 1; n <= total; n++ {
@@ -216,7 +216,7 @@ func TestReplacedSubscriber(t *testing.T) {
 
 func TestOverflowDropsAreTold(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, "--consumer-capacity", "10", "--consumer-capacity-bytes", "1KiB")
+	b := startBroker(t, "--consumer-capacity", "10", "--consumer-capacity-bytes", "4KiB")
 	sub := b.sub([]string{"x", "--overflow", "drop-oldest", "--format", "{{printf \"%.5s\" .Payload}}"})
 	sub.signal(syscall.SIGSTOP)
 	var numbers strings.Builder
@@ -239,5 +239,8 @@ func TestOverflowDropsAreTold(t *testing.T) {
 	}
 	if got := len(strings.Fields(sub.stdout.String())); got+sum != 20_000 || len(lines) > 5 {
 		t.Errorf("%d came and %d were dropped, of 20000; told in %d lines", got, sum, len(lines))
+	}
+	if told := sub.stderr.String(); !strings.Contains(told, "falling behind") || strings.Contains(told, "evict") {
+		t.Errorf("%q", told)
 	}
 }

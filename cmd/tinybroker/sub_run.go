@@ -175,7 +175,12 @@ func (s *subSession) opened(op rpc.Opened) {
 }
 
 func (s *subSession) lagging(l rpc.Lagging) {
-	s.notices.info("falling behind: %d of %d queue slots are taken; the broker evicts at the last", l.Queued, l.Capacity)
+	then := "evicts at the last"
+	if s.o.overflow != "evict" {
+		then = "drops what finds none"
+	}
+	s.notices.info("falling behind: %d of %d queue slots are taken, by %s; the broker %s",
+		l.Queued, l.Capacity, roughSize(int64(l.QueuedBytes)), then)
 }
 
 // ended tells of an eviction that is followed by a new subscription.
