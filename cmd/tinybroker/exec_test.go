@@ -259,8 +259,10 @@ func TestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q quota
 		q.open(2)
-		if !q.begin() || !q.begin() {
-			t.Fatal("two are wanted")
+		for range 2 {
+			if !q.begin() {
+				t.Fatal("two are wanted")
+			}
 		}
 		third := make(chan bool, 2)
 		go func() { third <- q.begin() }()
