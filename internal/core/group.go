@@ -1,6 +1,7 @@
 package core
 
 import (
+	"container/heap"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,6 +67,7 @@ type lane struct {
 	suspects parcelHeap    // given back by crash after crash, by order: they go first and alone
 	ready    int           // messages in these three
 
+	gone    bool    // expired: takes no more messages
 	parked  int     // members that wait to be roused
 	drainer *Member // takes nothing more until it has nothing in flight and can take a suspect
 }
@@ -149,7 +151,12 @@ func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, 
 	g := r.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ended {
+	// A lane may have gone since the route was looked up.
+	r.lanes = slices.DeleteFunc(r.lanes, func(l *lane) bool { return l.gone })
+	if g.ended || len(r.lanes) == 0 {
+		if reserved {
+			g.takenLocked(int64(n), int64(end-start))
+		}
 		return false
 	}
 	g.counters.accepted += uint64(n)
@@ -188,8 +195,8 @@ func (g *group) makeRoomLocked(f *frame, start, end uint32, n int) (uint32, uint
 		g.countDroppedLocked(1)
 	}
 	for !g.reserve(false, int64(n), int64(end-start)) {
-		if !g.dropOldestLocked(n) {
-			// What fills the queue waits for its key or for another attempt, or is reserved by others.
+		if !g.dropOldestLocked(n) && !g.dropAsideLocked() {
+			// What fills the queue is reserved by others.
 			g.fill.add(int64(n), int64(end-start))
 			break
 		}
@@ -210,11 +217,47 @@ func (g *group) dropOldestLocked(n int) bool {
 		return false
 	}
 	l := oldest.lane
-	p := l.takeOut(oldest, max(1, int(g.waiting())+n-int(g.capacity)))
-	g.fill.remove(int64(p.n), p.size())
-	g.countDroppedLocked(p.n)
-	g.forgetKeyedLocked(p)
-	g.discard(p)
+	g.loseLocked(l.takeOut(oldest, max(1, int(g.waiting())+n-int(g.capacity))))
+	if l.drainer != nil {
+		l.rouse() // that may have been what it was waiting for
+	}
+	return true
+}
+
+// dropAsideLocked drops a message that waits outside the lanes, for its key or for another attempt: of a few the oldest. False: none
+// does.
+func (g *group) dropAsideLocked() bool {
+	const looks = 8
+	oldest := g.delayed.front()
+	if oldest != nil && oldest.behind {
+		oldest = *oldest.key.waiting.front()
+	}
+	seen := 0
+	for _, st := range g.keys {
+		if st.waiting.len > 0 && (oldest == nil || (*st.waiting.front()).order < oldest.order) {
+			oldest = *st.waiting.front()
+		}
+		if seen++; seen >= looks && oldest != nil {
+			break
+		}
+	}
+	switch {
+	case oldest == nil:
+		return false
+	case oldest.n > 1:
+		g.loseLocked(g.split(oldest, 1))
+		return true
+	case oldest.spot >= 0:
+		heap.Remove(&g.delayed, oldest.spot)
+	}
+	if !oldest.behind {
+		g.loseLocked(oldest)
+		return true
+	}
+	st := oldest.key
+	st.waiting.popFront()
+	g.loseLocked(oldest)
+	st.offer()
 	return true
 }
 

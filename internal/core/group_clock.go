@@ -63,7 +63,7 @@ func (g *group) rearmLocked() {
 		g.armLocked(p.due)
 	}
 	for _, l := range g.lanes {
-		if !l.linger.IsZero() {
+		if !l.linger.IsZero() && g.members > 0 { // else they go with the group
 			g.armLocked(l.linger)
 		}
 		for _, m := range l.members {
@@ -123,7 +123,11 @@ func (g *group) releaseDelayedLocked(now time.Time) {
 	for p := g.delayed.front(); p != nil && !p.due.After(now); p = g.delayed.front() {
 		heap.Pop(&g.delayed)
 		p.due = time.Time{}
-		p.lane.giveBack(p)
+		if p.behind {
+			p.key.offer()
+		} else {
+			p.lane.giveBack(p)
+		}
 	}
 }
 

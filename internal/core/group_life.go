@@ -18,6 +18,7 @@ func (g *group) joinLocked(m *Member) (_ *lane, isNew bool) {
 		for _, other := range g.lanes {
 			if len(other.members) == 0 {
 				g.rehomeLocked(other)
+				g.armLocked(other.linger) // while the group had no members it did not count
 			}
 		}
 	}
@@ -71,31 +72,30 @@ func (g *group) rehomeLocked(l *lane) {
 		return l
 	}
 	for _, p := range l.emptyOut() {
-		g.distributeLocked(p, taker)
+		g.distributeLocked(p, taker, func(piece *parcel, target *lane) { target.giveBack(piece) })
 	}
-	for _, p := range g.delayed.list {
-		p.lane = g.moved(p, l, taker)
+	for _, p := range slices.Clone(g.delayed.list) {
+		if p.lane != l {
+			continue
+		}
+		g.distributeLocked(p, taker, func(piece *parcel, target *lane) {
+			if piece.lane = target; piece != p {
+				heap.Push(&g.delayed, piece)
+			}
+		})
 	}
 	for _, st := range g.keys {
 		for i := range st.waiting.len {
-			p := *st.waiting.at(i)
-			p.lane = g.moved(p, l, taker)
+			if p := *st.waiting.at(i); p.lane == l {
+				p.lane = taker(p.data())
+			}
 		}
 		st.offer()
 	}
 }
 
-// moved returns the lane a parcel belongs to after lane l has lost its members. A parcel that waits outside a lane may hold several
-// messages, which then stay together: the first decides.
-func (g *group) moved(p *parcel, l *lane, taker func([]byte) *lane) *lane {
-	if p.lane != l {
-		return p.lane
-	}
-	return taker(p.data()[:g.encoding.Len(p.data())])
-}
-
-// distributeLocked queues the messages of a parcel where taker says, neighbours together.
-func (g *group) distributeLocked(p *parcel, taker func(record []byte) *lane) {
+// distributeLocked calls put with the messages of a parcel and where taker wants them, neighbours together.
+func (g *group) distributeLocked(p *parcel, taker func(record []byte) *lane, put func(piece *parcel, target *lane)) {
 	for {
 		data := p.data()
 		length := g.encoding.Len(data)
@@ -109,10 +109,10 @@ func (g *group) distributeLocked(p *parcel, taker func(record []byte) *lane) {
 			n++
 		}
 		if n == p.n {
-			target.giveBack(p)
+			put(p, target)
 			return
 		}
-		target.giveBack(g.split(p, n))
+		put(g.split(p, n), target)
 	}
 }
 
@@ -142,23 +142,15 @@ func (g *group) expireLanesLocked(now time.Time) (gone []*lane) {
 // removeLaneLocked drops a lane with all that waits for it, counted.
 func (g *group) removeLaneLocked(l *lane) {
 	delete(g.lanes, l.name)
-	for _, p := range l.emptyOut() {
-		g.loseLocked(p)
-		g.forgetKeyedLocked(p)
-		g.discard(p)
-	}
-	g.loseDelayedLocked(l)
+	l.gone = true
+	// What waits for its key goes first: nothing of it is to follow what goes then.
 	for _, st := range g.keys {
 		g.loseWaitingLocked(st, l)
 	}
-	// Promoting the next of a key may have put it into the lane that goes.
-	for l.ready > 0 {
-		for _, p := range l.emptyOut() {
-			g.loseLocked(p)
-			g.forgetKeyedLocked(p)
-			g.discard(p)
-		}
+	for _, p := range l.emptyOut() {
+		g.loseLocked(p)
 	}
+	g.loseDelayedLocked(l)
 }
 
 func (g *group) loseDelayedLocked(l *lane) {
@@ -166,6 +158,7 @@ func (g *group) loseDelayedLocked(l *lane) {
 	var lost []*parcel
 	for _, p := range g.delayed.list {
 		if p.lane == l {
+			p.spot = -1
 			lost = append(lost, p)
 			continue
 		}
@@ -177,8 +170,6 @@ func (g *group) loseDelayedLocked(l *lane) {
 	heap.Init(&g.delayed)
 	for _, p := range lost {
 		g.loseLocked(p)
-		g.forgetKeyedLocked(p)
-		g.discard(p)
 	}
 }
 
@@ -189,18 +180,22 @@ func (g *group) loseWaitingLocked(st *keyState, l *lane) {
 			st.waiting.pushBack(p)
 			continue
 		}
+		if p.spot >= 0 {
+			heap.Remove(&g.delayed, p.spot)
+		}
 		g.loseLocked(p)
-		g.discard(p)
 	}
-	if st.idle() {
-		delete(g.keys, st.name)
-	}
+	st.offer()
 }
 
-// loseLocked counts a waiting parcel as dropped.
+// loseLocked drops a parcel that has been taken from wherever it waited.
 func (g *group) loseLocked(p *parcel) {
-	g.fill.remove(int64(p.n), p.size())
+	g.takenLocked(int64(p.n), p.size())
 	g.countDroppedLocked(p.n)
+	if !p.behind {
+		g.forgetKeyedLocked(p)
+	}
+	g.discard(p)
 }
 
 // expireLocked ends the group with all that is queued, counted.

@@ -911,3 +911,138 @@ func TestDrainWithAGroup(t *testing.T) {
 		t.Errorf("ended as %s, want shutting down", r)
 	}
 }
+
+// Lanes that lose their members at different times wait for each other's linger without keeping the broker busy.
+func TestLanesLingerOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		eu, us := join(t, b, JoinOptions{Patterns: []string{"eu"}}), join(t, b, JoinOptions{Patterns: []string{"us"}})
+		publish(t, b, post{topic: "eu", payload: "1"}, post{topic: "us", payload: "2"})
+		eu.Close()
+		time.Sleep(b.options.GroupLinger / 2)
+		us.Close()
+		time.Sleep(b.options.GroupLinger - 1)
+		wantBooks(t, b, 0, 2, 0)
+		us = join(t, b, JoinOptions{Patterns: []string{"us"}})
+		synctest.Wait()
+		wantBooks(t, b, 0, 1, 0) // what waited for eu has waited for longer than the linger
+		us.Close()
+		time.Sleep(b.options.GroupLinger)
+		synctest.Wait()
+		wantMemory(t, b, 0)
+	})
+}
+
+// A message that waits for another attempt comes when it is due, whatever else of its key its member holds.
+func TestARetryBehindOthersOfItsKeyIsOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		m := join(t, b, JoinOptions{})
+		publish(t, b, post{"t", "1", "k"}, post{"t", "2", "k"})
+		takeEverything(m)
+		second := time.Second
+		m.Nack(Nack{Delay: &second}, SequenceRange{1, 1})
+		if g, early := take(m); early {
+			t.Fatalf("%v came early", g.payloads)
+		}
+		begun := time.Now()
+		<-m.Wake()
+		g, _ := take(m)
+		wantPayloads(t, g.payloads, []string{"1"})
+		if took := time.Since(begun); took != second {
+			t.Errorf("it came back after %v, want %v", took, second)
+		}
+	})
+}
+
+// A key that never runs dry takes its turn like everybody else.
+func TestABusyKeyDoesNotHoldUpTheRest(t *testing.T) {
+	b := newBroker(t, nil)
+	m := join(t, b, JoinOptions{MaxInFlight: 2})
+	publish(t, b, post{"t", "k", "k"}, post{"t", "k", "k"}, post{"t", "k", "k"}, post{topic: "t", payload: "plain"}, post{"t", "l", "l"})
+	var order []string
+	for range 5 {
+		publish(t, b, post{"t", "k", "k"}, post{"t", "k", "k"})
+		g, _ := take(m)
+		order = append(order, g.payloads...)
+		m.Ack(SequenceRange{g.first, g.first}) // the key stays with the member
+	}
+	wantPayloads(t, order[:5], []string{"k", "k", "k", "plain", "l"})
+}
+
+// DROP_OLDEST bounds a group also where what fills it waits for a key or another attempt.
+func TestDropOldestReachesWhatWaitsOutsideTheLanes(t *testing.T) {
+	hour := time.Hour
+	for name, fill := range map[string]func(m *Member, b *Broker){
+		"key": func(m *Member, b *Broker) {
+			publish(t, b, post{"t", "x", "k"})
+			takeEverything(m)
+			for range 20 {
+				publish(t, b, post{"t", "x", "k"})
+			}
+		},
+		"retry": func(m *Member, b *Broker) {
+			for range 5 {
+				publish(t, b, numbered("t", 0, 5)...)
+				takeEverything(m)
+				m.Nack(Nack{Delay: &hour}, SequenceRange{1, 1000})
+			}
+			publish(t, b, numbered("t", 0, 5)...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t, nil)
+			m := join(t, b, JoinOptions{Settings: GroupSettings{Overflow: OverflowDropOldest, Capacity: 5}})
+			fill(m, b)
+			if st := groupStats(t, b, "g"); st.Pending != 5 || st.Dropped == 0 {
+				t.Errorf("%d pending and %d dropped, want a backlog of 5", st.Pending, st.Dropped)
+			}
+		})
+	}
+}
+
+// Messages that wait together for another attempt part where only some of them match another lane.
+func TestARetryGoesToNobodyWhosePatternsDoNotMatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		both := join(t, b, JoinOptions{Patterns: []string{"job.eu", "only.eu"}})
+		all := join(t, b, JoinOptions{Patterns: []string{"job.*"}, MaxInFlight: 1})
+		publish(t, b, post{topic: "job.us", payload: "0"})
+		take(all) // at its limit
+		publish(t, b, post{topic: "job.eu", payload: "1"}, post{topic: "only.eu", payload: "2"})
+		takeEverything(both)
+		second := time.Second
+		both.Nack(Nack{Delay: &second}, SequenceRange{1, 2})
+		both.Left()
+		time.Sleep(second)
+		synctest.Wait()
+		all.Ack(SequenceRange{1, 1})
+		g, _ := take(all)
+		wantPayloads(t, g.payloads, []string{"1"})
+		all.Ack(g.all())
+		if g, more := take(all); more {
+			t.Errorf("a member for job.* got %v", g.payloads)
+		}
+	})
+}
+
+// A publish that has found a lane which then expires counts its messages as unrouted instead of leaving them there.
+func TestALaneThatHasGoneTakesNothing(t *testing.T) {
+	b := newBroker(t, nil)
+	join(t, b, JoinOptions{Patterns: []string{"us"}})
+	eu := join(t, b, JoinOptions{Patterns: []string{"eu"}})
+	publish(t, b, post{topic: "eu", payload: "1"}) // the route is remembered
+	eu.Close()
+	g := b.groups["g"]
+	g.mu.Lock()
+	g.removeLaneLocked(eu.lane) // the router has not heard of it yet
+	g.mu.Unlock()
+	if r := publish(t, b, post{topic: "eu", payload: "2"})[0]; r.Receivers != 0 || r.Unrouted != 1 {
+		t.Errorf("a publish to a lane that has gone: %+v", r)
+	}
+	wantBooks(t, b, 0, 0, 0)
+	if n := g.waiting(); n != 0 {
+		t.Errorf("room for %d messages is taken", n)
+	}
+	wantMemory(t, b, 0)
+}

@@ -1,7 +1,5 @@
 package core
 
-import "container/heap"
-
 // keyState is a key with messages in the group. Its messages are either in flight, all at one member, or wait in
 // order; only the first of them may be in a lane, and only while none is in flight: that one stands for the key there.
 // Guarded by the group's mu.
@@ -53,6 +51,7 @@ func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end u
 		return
 	}
 	p.compact()
+	p.behind = true
 	st.waiting.pushBack(p)
 	st.offer()
 }
@@ -77,9 +76,16 @@ func (st *keyState) next(m *Member) *parcel {
 		return nil
 	}
 	p := *st.waiting.front()
-	if p.lane != m.lane || !p.due.IsZero() && p.due.After(m.broker.clock.Now()) {
+	if p.lane != m.lane || !p.due.IsZero() {
 		return nil
 	}
+	return p
+}
+
+// pop removes the first of the waiting messages.
+func (st *keyState) pop() *parcel {
+	p := st.waiting.popFront()
+	p.behind = false
 	return p
 }
 
@@ -110,6 +116,7 @@ func (st *keyState) putBack(p *parcel) {
 	for i < st.waiting.len && (*st.waiting.at(i)).order < p.order {
 		i++
 	}
+	p.behind = true
 	st.waiting.insert(i, p)
 }
 
@@ -129,13 +136,9 @@ func (g *group) settleKeyLocked(st *keyState) {
 		return
 	}
 	st.inLane = true
-	p := st.waiting.popFront()
-	if !p.due.IsZero() && p.due.After(g.broker.clock.Now()) {
-		heap.Push(&g.delayed, p)
-		g.armLocked(p.due)
-		return
+	if p := st.pop(); p.due.IsZero() {
+		p.lane.giveBack(p)
 	}
-	p.lane.giveBack(p)
 }
 
 // forgetKeyedLocked brings a key up to date after its message in a lane was dropped.

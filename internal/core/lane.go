@@ -49,16 +49,31 @@ func (l *lane) giveBack(p *parcel) {
 // workers takes no others with it to the dead letters. One crash is anybody's; where max_attempts allows no more, it must do.
 func (g *group) suspicion() int { return max(1, min(2, g.settings.MaxAttempts-1)) }
 
+// next returns what came first of what the lane holds, suspects aside, and how many messages of it come before all others; nil: nothing
+// is there. What was given back has come before what is fresh, but for what other lanes or keys have handed over.
+func (l *lane) next() (p *parcel, n int) {
+	p = l.returned.front()
+	if l.fresh.len == 0 {
+		if p == nil {
+			return nil, 0
+		}
+		return p, p.n
+	}
+	other := *l.fresh.front()
+	if p == nil {
+		return other, other.n
+	}
+	if other.order < p.order {
+		p, other = other, p
+	}
+	return p, int(min(uint64(p.n), other.order-p.order))
+}
+
 // oldest returns the parcel that has waited longest, where it is; nil: the lane is empty.
 func (l *lane) oldest() *parcel {
-	var oldest *parcel
-	for _, p := range []*parcel{l.suspects.front(), l.returned.front()} {
-		if p != nil && (oldest == nil || p.order < oldest.order) {
-			oldest = p
-		}
-	}
-	if l.fresh.len > 0 && (oldest == nil || (*l.fresh.front()).order < oldest.order) {
-		oldest = *l.fresh.front()
+	oldest, _ := l.next()
+	if p := l.suspects.front(); p != nil && (oldest == nil || p.order < oldest.order) {
+		return p
 	}
 	return oldest
 }

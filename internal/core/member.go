@@ -123,8 +123,10 @@ func (m *Member) takeLocked(d *Delivery, maxBytes int64) {
 	hungry := m.lane.hungry()
 	share := (m.lane.ready + hungry - 1) / hungry
 	for d.Count < credit && !m.alone {
-		p := m.nextHeldLocked(d, maxBytes-d.Bytes)
-		if p == nil && share > 0 {
+		var p *parcel
+		if st := m.heldLocked(); st != nil && (share == 0 || m.lane.isAfter(*st.waiting.front())) {
+			p = m.nextHeldLocked(st, d, maxBytes-d.Bytes)
+		} else if share > 0 {
 			p = m.nextLocked(d, min(credit-d.Count, share), maxBytes-d.Bytes)
 			if p != nil {
 				share -= p.n
@@ -135,6 +137,12 @@ func (m *Member) takeLocked(d *Delivery, maxBytes int64) {
 		}
 		m.giveLocked(d, p)
 	}
+}
+
+// isAfter reports whether p has come before everything that waits in the lane.
+func (l *lane) isAfter(p *parcel) bool {
+	oldest := l.oldest()
+	return oldest == nil || p.order < oldest.order
 }
 
 // giveLocked puts p in flight.
@@ -161,30 +169,40 @@ func (m *Member) giveLocked(d *Delivery, p *parcel) {
 // goesWith reports whether p may be in one delivery with what d holds already: all are of one attempt.
 func (d *Delivery) goesWith(p *parcel) bool { return d.Count == 0 || d.Attempt == p.attempt+1 }
 
-// nextHeldLocked removes the next message of a key that this member holds.
-func (m *Member) nextHeldLocked(d *Delivery, room int64) *parcel {
+// heldLocked returns a key that this member holds and of which it may have more now; nil: there is none.
+func (m *Member) heldLocked() *keyState {
 	for len(m.held) > 0 {
 		st := m.held[0]
-		p := st.next(m)
-		if p == nil || !st.held {
-			m.held = m.held[1:]
-			if st.holder == m {
-				st.held = false
-			}
-			continue
+		if st.held && st.next(m) != nil {
+			return st
 		}
-		if !d.goesWith(p) || p.size() > room && d.Count > 0 {
-			return nil
-		}
-		return st.waiting.popFront()
+		m.dropHeldLocked()
 	}
 	return nil
 }
 
-// nextLocked removes up to n messages from the lane: what was given back first.
+func (m *Member) dropHeldLocked() {
+	st := m.held[0]
+	m.held[0] = nil
+	m.held = m.held[1:]
+	if st.holder == m {
+		st.held = false
+	}
+}
+
+// nextHeldLocked removes the next message of a key that heldLocked has returned. Should there be more, other keys are next.
+func (m *Member) nextHeldLocked(st *keyState, d *Delivery, room int64) *parcel {
+	p := st.next(m)
+	if !d.goesWith(p) || p.size() > room && d.Count > 0 {
+		return nil
+	}
+	m.dropHeldLocked()
+	return st.pop()
+}
+
+// nextLocked removes up to n messages from the lane.
 func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
 	l := m.lane
-	p := l.returned.front()
 	if suspect := l.suspects.front(); suspect != nil {
 		if m.inFlight == 0 {
 			m.alone, l.drainer = true, nil
@@ -195,13 +213,11 @@ func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
 			return nil
 		}
 	}
-	if p == nil && l.fresh.len > 0 {
-		p = *l.fresh.front()
-	}
+	p, most := l.next()
 	if p == nil || !d.goesWith(p) {
 		return nil
 	}
-	k, _ := measure(m.group.encoding, p.data(), min(n, p.n), room)
+	k, _ := measure(m.group.encoding, p.data(), min(n, most), room)
 	if k == 0 && d.Count == 0 {
 		k = 1
 	}
@@ -247,6 +263,9 @@ func (m *Member) Leave() {
 	g := m.group
 	g.mu.Lock()
 	m.leaving = true
+	if m.lane.drainer == m {
+		m.lane.drainer = nil
+	}
 	m.finishLocked()
 	m.lane.rouse()
 	g.unlock()

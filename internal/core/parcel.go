@@ -16,8 +16,9 @@ type parcel struct {
 	attempt    int       // deliveries so far
 	crashes    int       // how many of those ended with the member's stream
 
-	// While it waits for another attempt.
-	due time.Time
+	// While it waits for another attempt, or for its key, or for both.
+	due    time.Time // zero: for no time
+	behind bool      // is among those of its key that wait
 
 	// While it is in flight.
 	member   *Member

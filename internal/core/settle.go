@@ -223,19 +223,19 @@ func (g *group) giveBackLocked(p *parcel, how giveBack) {
 		p.crashes++
 	}
 	p.compact()
-	p.due = time.Time{}
 	if how.delay > 0 {
 		p.due = g.broker.clock.Now().Add(how.delay)
 	}
 	g.fill.add(int64(p.n), p.size())
+	if how.delay > 0 {
+		heap.Push(&g.delayed, p)
+		g.armLocked(p.due)
+	}
 	switch {
 	case p.key != nil:
 		p.key.putBack(p)
 		g.settleKeyLocked(p.key)
-	case how.delay > 0:
-		heap.Push(&g.delayed, p)
-		g.armLocked(p.due)
-	default:
+	case how.delay <= 0:
 		p.lane.giveBack(p)
 	}
 }
