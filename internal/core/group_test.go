@@ -1046,3 +1046,17 @@ func TestALaneThatHasGoneTakesNothing(t *testing.T) {
 	}
 	wantMemory(t, b, 0)
 }
+
+// A message with a key that waits does not keep the frame it came in, most of which was for others.
+func TestAKeyedMessagePinsNoLargeFrame(t *testing.T) {
+	b := newBroker(t, nil)
+	join(t, b, JoinOptions{Patterns: []string{"t"}})
+	frame := []post{{"t", "x", ""}, {"t", "y", ""}, {topic: "elsewhere", payload: strings.Repeat("z", 40_000)}}
+	for i := range 100 {
+		frame[0].key, frame[1].key = fmt.Sprint("k", i), fmt.Sprint("l", i)
+		publish(t, b, frame...)
+	}
+	if held, most := b.Stats().Memory, int64(200*(frameOverhead+50)+50_000); held > most {
+		t.Errorf("200 small messages hold %d bytes, want no more than %d", held, most)
+	}
+}

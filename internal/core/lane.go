@@ -15,9 +15,6 @@ func (l *lane) add(from *publication, start, end uint32, n int) {
 			l.rouse()
 			return
 		}
-		if last.frame != f {
-			last.compact()
-		}
 	}
 	p := g.newParcel()
 	p.frame, p.start, p.end, p.n = f, start, end, n
@@ -28,9 +25,30 @@ func (l *lane) add(from *publication, start, end uint32, n int) {
 
 // addParcel queues a fresh parcel at the back.
 func (l *lane) addParcel(p *parcel) {
+	if l.fresh.len > 0 && (*l.fresh.back()).frame != p.frame {
+		l.compactBack()
+	}
 	l.fresh.pushBack(p)
 	l.ready += p.n
 	l.rouse()
+}
+
+// compactBack exchanges the frame that came last, if it is large and little of it waits here, for copies of that.
+func (l *lane) compactBack() {
+	f := (*l.fresh.back()).frame
+	if len(f.data) < minSparse {
+		return
+	}
+	size, i := int64(0), l.fresh.len
+	for ; i > 0 && (*l.fresh.at(i - 1)).frame == f; i-- {
+		size += (*l.fresh.at(i - 1)).size()
+	}
+	if !f.sparse(0, uint32(size)) {
+		return
+	}
+	for ; i < l.fresh.len; i++ {
+		(*l.fresh.at(i)).compact()
+	}
 }
 
 // giveBack queues a parcel that was here before, in its place.

@@ -64,7 +64,10 @@ func (f *frame) release() {
 	}
 }
 
+// minSparse is the size of frames that are worth a copy of a part.
+const minSparse = 4096
+
 // sparse reports whether holding f for the sake of f.data[start:end] wastes more than it keeps.
 func (f *frame) sparse(start, end uint32) bool {
-	return len(f.data) >= 4096 && int(end-start) < len(f.data)/2
+	return len(f.data) >= minSparse && int(end-start) < len(f.data)/2
 }

@@ -20,8 +20,18 @@ func (r *ring[T]) pushBack(v T) {
 	*r.back() = v
 }
 
-// insert puts v before the i-th element.
+// insert puts v before the i-th element. It moves those on the shorter side of it.
 func (r *ring[T]) insert(i int, v T) {
+	if i < r.len/2 {
+		r.grow()
+		r.head = (r.head - 1) & (len(r.slots) - 1)
+		r.len++
+		for j := range i {
+			*r.at(j) = *r.at(j + 1)
+		}
+		*r.at(i) = v
+		return
+	}
 	r.pushBack(v)
 	for j := r.len - 1; j > i; j-- {
 		*r.at(j), *r.at(j - 1) = *r.at(j - 1), *r.at(j)

@@ -160,7 +160,13 @@ func (m *Member) eachLocked(first, last uint64, f func(p *parcel)) {
 		m.group.stopDeadlineLocked(p)
 		found = append(found, p)
 	}
-	m.flights = slices.Delete(m.flights, from, i)
+	if from == 0 {
+		// Most are settled in the order in which they were delivered; the others need not move up.
+		clear(m.flights[:i])
+		m.flights = m.flights[i:]
+	} else {
+		m.flights = slices.Delete(m.flights, from, i)
+	}
 	for _, p := range found {
 		f(p)
 	}
