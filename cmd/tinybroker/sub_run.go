@@ -187,7 +187,13 @@ func (s *subSession) lagging(l rpc.Lagging) {
 func (s *subSession) ended(e core.Ending) { s.notices.line("%s", endingText(e, s.o.group)) }
 
 func (s *subSession) gap(g rpc.Gap) {
-	if s.o.group != "" {
+	switch {
+	case g.Evicted && s.o.group != "":
+		return // its messages have waited, or went to other members
+	case g.Evicted:
+		s.notices.info("gap: what was published in the %s after the eviction is missing as well", roughDuration(g.Outage))
+		return
+	case s.o.group != "":
 		s.tellGroupGap(g)
 		return
 	}

@@ -52,7 +52,10 @@ func TestIdleSubscriptions(t *testing.T) {
 	if testing.Short() {
 		perConn = 20
 	}
-	station := newStation(t, func(o *core.Options, so *ServerOptions) { so.times.handshake = time.Minute })
+	station := newStation(t, func(o *core.Options, so *ServerOptions) {
+		so.times.handshake = time.Minute
+		so.times.ping = 2 * time.Minute // on a slow machine, reading takes longer than a silent client is given
+	})
 	stub := station.stub(t)
 	publishOne(t, stub, "warm.up", nil)
 	empty, goroutines := memoryInUse(), runtime.NumGoroutine()

@@ -70,9 +70,10 @@ type subscriber struct {
 	delivery  Delivery
 	unflushed bool // deliveries are handled, and SubscribeOptions.Flush has not been called since
 
-	runID   string    // of the broker at the last stream
-	lostAt  time.Time // when the connection was lost; zero: it was not
-	evicted bool      // the last stream ended with an eviction, which was told
+	runID     string    // of the broker at the last stream
+	lostAt    time.Time // when the connection was lost; zero: it was not
+	evicted   bool      // the last stream ended with an eviction, which was told
+	evictedAt time.Time // by the broker
 
 	mu      sync.Mutex
 	stopped bool
@@ -145,7 +146,7 @@ func (s *subscriber) reopen(last *subscribeCall, err error) (call *subscribeCall
 		if !ended.Reason.Resumable() || s.options.NoResubscribe {
 			return nil, err
 		}
-		s.evicted = true
+		s.evicted, s.evictedAt = true, last.openedAt.Add(ended.Lived)
 		s.tellEnded(ended.Ending)
 		if err := sleep(s.ctx, s.retry.gaps.afterEviction()); err != nil {
 			return nil, err
@@ -178,8 +179,12 @@ func (s *subscriber) registered(call *subscribeCall) {
 	if s.options.OnOpened != nil {
 		s.options.OnOpened(openedFromProto(opened))
 	}
-	if !s.lostAt.IsZero() && s.options.OnGap != nil {
+	switch {
+	case s.options.OnGap == nil:
+	case !s.lostAt.IsZero():
 		s.options.OnGap(Gap{Outage: call.openedAt.Sub(s.lostAt), Restarted: restarted})
+	case s.evicted:
+		s.options.OnGap(Gap{Outage: call.openedAt.Sub(s.evictedAt), Evicted: true})
 	}
 }
 

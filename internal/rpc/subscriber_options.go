@@ -59,7 +59,7 @@ type SubscribeOptions struct {
 	OnLagging func(Lagging)
 	// OnEnded is told of an eviction, also of one that was learnt of only after a reconnect, before subscribing again.
 	OnEnded func(core.Ending)
-	// OnGap is told when the connection was lost and is back, after OnOpened.
+	// OnGap is told when the subscription is registered again after the connection was lost or it was evicted, after OnOpened.
 	OnGap func(Gap)
 }
 
@@ -107,10 +107,11 @@ type Lagging struct {
 	Capacity    uint32 // slots
 }
 
-// Gap tells of a time without a connection. A broadcast subscription has missed what was published meanwhile. In a
+// Gap tells of a time without a connection, or between an eviction and the next subscription. A broadcast subscription has missed what was published meanwhile. In a
 // group that went to other members or has waited, unless the broker was restarted, or the group ended, having had no member for too long.
 type Gap struct {
-	Outage    time.Duration // from the loss until the subscription was registered again
+	Outage    time.Duration // from the loss or eviction until the subscription was registered again
+	Evicted   bool          // by an eviction; the connection was there all the time
 	Restarted bool          // it is another run of the broker
 }
 
