@@ -36,11 +36,12 @@ type membership struct {
 	replies replies
 	held    int        // deliveries received and not replied to
 	running []handling // those that handlers are working on
-	leaving bool       // nothing more is handed out
-	asked   bool       // it was told to leave; else it leaves since a handler did not return in time
-	told    bool       // the broker knows that it leaves
-	last    bool       // nothing more will be said
-	ended   bool       // the stream is over
+	failed  failedKeys
+	leaving bool // nothing more is handed out
+	asked   bool // it was told to leave; else it leaves since a handler did not return in time
+	told    bool // the broker knows that it leaves
+	last    bool // nothing more will be said
+	ended   bool // the stream is over
 	timer   *time.Timer
 }
 
@@ -88,6 +89,26 @@ func (m *membership) begin(n uint64) bool {
 	}
 	m.running = append(m.running, handling{sequence: n})
 	return true
+}
+
+// passOver is subscribeCall.passesOver for delivery n.
+func (m *membership) passOver(n uint64, key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leaving || m.ended || !m.failed.waits(key) {
+		return false
+	}
+	m.held--
+	m.replies.nack(n, core.Nack{Action: core.NackRelease})
+	m.rouse()
+	return true
+}
+
+// comesAgain notes that a message is given back, and not for the last time.
+func (m *membership) comesAgain(key string, nack *core.Nack) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed.failed(key, nack)
 }
 
 // done notes that a handler has returned.

@@ -27,6 +27,9 @@ import (
 // attempt, which the group may deliver again at once, and the subscription ends. What handle returns after the connection
 // was lost has no effect: the broker has given the message to somebody else by then.
 //
+// Messages with the same key are handled in order, also when one of them is given back to be tried again after a pause: those behind
+// it that are here already go back unhandled, and come after it.
+//
 // However the subscription ends, a member leaves its group cleanly: nothing more is handed out, what was received and not begun goes
 // back at once and counts as not delivered, running handlers have Grace to finish and be acknowledged, and the broker confirms. ErrStop
 // without that confirmation is an error, since the last acknowledgements may be lost. Subscribe returns when every handler has.

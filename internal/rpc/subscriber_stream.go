@@ -27,6 +27,11 @@ type subscribeCall struct {
 // acks reports whether the broker wants to know what became of each delivery.
 func (c *subscribeCall) acks() bool { return c.member != nil && c.member.acks }
 
+// passesOver gives a delivery back unhandled if one with the same key, which failed, is to come before it, and reports whether it does.
+func (c *subscribeCall) passesOver(d *Delivery) bool {
+	return c.acks() && d.Key != "" && c.member.passOver(d.Sequence, d.Key)
+}
+
 // hung reports whether a member has left by itself, since a handler did not return in time.
 func (c *subscribeCall) hung() bool { return c.member != nil && c.member.hung() }
 
@@ -170,14 +175,17 @@ func (s *subscriber) handleFrame(call *subscribeCall, frame []byte) error {
 
 // handleOne hands out a delivery and reports whether another one may follow.
 func (s *subscriber) handleOne(call *subscribeCall) bool {
-	n := s.delivery.Sequence
-	if call.acks() && (s.halted() || !call.member.begin(n)) {
+	d := &s.delivery
+	if call.passesOver(d) {
+		return true
+	}
+	if call.acks() && (s.halted() || !call.member.begin(d.Sequence)) {
 		s.flush(call)
 		return false
 	}
-	result := s.handle(&s.delivery)
+	result := s.handle(d)
 	if s.options.Flush == nil {
-		return s.settle(call, n, result)
+		return s.settle(call, d, result)
 	}
 	switch v := judge(result, call.acks()); {
 	case v.nack == nil && !v.stop:
@@ -189,7 +197,7 @@ func (s *subscriber) handleOne(call *subscribeCall) bool {
 		s.stop(nil)
 		return false
 	}
-	goesOn := s.settle(call, n, result)
+	goesOn := s.settle(call, d, result)
 	if !goesOn {
 		s.flush(call)
 	}
@@ -227,17 +235,20 @@ func (s *subscriber) distribute(call *subscribeCall) error {
 
 // handleJob is handleOne for one of several handlers.
 func (s *subscriber) handleJob(j *job) {
-	if s.halted() || j.call.acks() && !j.call.member.begin(j.Sequence) {
+	if j.call.passesOver(&j.Delivery) || s.halted() || j.call.acks() && !j.call.member.begin(j.Sequence) {
 		return
 	}
-	s.settle(j.call, j.Sequence, s.handle(&j.Delivery))
+	s.settle(j.call, &j.Delivery, s.handle(&j.Delivery))
 }
 
 // settle does what a handler's result asks for, and reports whether the subscription goes on.
-func (s *subscriber) settle(call *subscribeCall, n uint64, result error) bool {
+func (s *subscriber) settle(call *subscribeCall, d *Delivery, result error) bool {
 	v := judge(result, call.acks())
 	if call.acks() {
-		call.member.done(n, v)
+		if v.nack != nil && d.Attempt < call.opened.GetMaxAttempts() {
+			call.member.comesAgain(d.Key, v.nack)
+		}
+		call.member.done(d.Sequence, v)
 	}
 	if v.stop {
 		s.stop(v.err)
