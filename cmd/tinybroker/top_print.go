@@ -45,10 +45,10 @@ func printTop(ctx context.Context, a *app, o *topOptions) error {
 	return p.follow(ctx)
 }
 
-// query asks for everything when JSON is asked for and no view.
+// query asks for everything when JSON is asked for and no other view than the overview.
 func (p *topPrinter) query() core.Query {
 	v := p.o.view()
-	if p.o.output == "json" && !p.o.given["view"] {
+	if p.o.output == "json" && v == core.ViewOverview {
 		v = core.ViewAll
 	}
 	return p.o.query(v)
@@ -62,7 +62,7 @@ func (p *topPrinter) print(snap *core.Snapshot) error {
 	}
 	var err error
 	if p.o.output == "json" {
-		err = writeSnapshotJSON(p.out, snap, core.ViewAll, p.o.server, p.gap)
+		err = writeSnapshotJSON(p.out, snap, p.query().View, p.o.server, p.gap)
 	} else {
 		if p.printed > 0 {
 			_, err = io.WriteString(p.out, "\n")

@@ -104,6 +104,8 @@ func runeWidth(r rune) int {
 	switch {
 	case r < utf8.RuneSelf, r >= 0x2500 && r <= 0x259f, r == '…': // what the screen itself is made of
 		return 1
+	case r >= 0x4e00 && r <= 0x9fff, r >= 0xac00 && r <= 0xd7a3, r >= 0x3041 && r <= 0x3096: // most of what is wide
+		return 2
 	case unicode.In(r, unicode.Mn, unicode.Me):
 		return 0
 	case unicode.Is(unicode.Mc, r):
@@ -115,32 +117,41 @@ func runeWidth(r rune) int {
 
 // cut shortens s to at most n columns, the last of them tail. A character keeps its marks or goes with them.
 func cut(s string, n int, tail string) string {
+	s, _ = measuredCut(s, n, tail)
+	return s
+}
+
+// measuredCut is cut, and tells how wide the result is. It looks no further into s than it has to.
+func measuredCut(s string, n int, tail string) (string, int) {
 	if n <= 0 {
-		return ""
-	}
-	if width(s) <= n {
-		return s
+		return "", 0
 	}
 	room := n - width(tail)
 	if room < 0 {
 		tail, room = "", n
 	}
-	end, used := 0, 0 // what fits, up to the last character that does with all its marks
+	// What fits beside the tail, up to the last character that does with all its marks, and whether that is still open.
+	end, endWidth, open := 0, 0, true
+	used := 0
 	for i, r := range s {
-		if !unicode.IsMark(r) {
-			end = i
+		if open && !unicode.IsMark(r) {
+			end, endWidth = i, used
 		}
-		if used += runeWidth(r); used > room {
-			break
+		used += runeWidth(r)
+		if used > room {
+			open = false
+		}
+		if used > n {
+			return s[:end] + tail, endWidth + width(tail)
 		}
 	}
-	return s[:end] + tail
+	return s, used
 }
 
 // pad fills s up to n columns, at its left when right is set. A longer s is cut.
 func pad(s string, n int, right bool, tail string) string {
-	s = cut(s, n, tail)
-	spaces := strings.Repeat(" ", max(0, n-width(s)))
+	s, w := measuredCut(s, n, tail)
+	spaces := strings.Repeat(" ", max(0, n-w))
 	if right {
 		return spaces + s
 	}

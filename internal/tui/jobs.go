@@ -85,9 +85,11 @@ func (g guarded) Init() tea.Cmd {
 	return g.model.Init()
 }
 
-func (g guarded) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
+func (g guarded) Update(msg tea.Msg) (next tea.Model, cmd tea.Cmd) {
+	next = g // also after a panic
 	defer g.jobs.catch()
-	return g, g.model.update(msg)
+	cmd = g.model.update(msg)
+	return next, cmd
 }
 
 func (g guarded) View() string {

@@ -66,15 +66,23 @@ const framesPerSecond = 10
 func Run(ctx context.Context, s Source, o Options, in, out *os.File) error {
 	j := newJobs(ctx)
 	defer j.close()
-	m := newModel(s, o, j)
+	return run(newModel(s, o, j), in, out)
+}
+
+// run draws a model until it ends.
+func run(m *model, in, out *os.File) error {
+	j := m.jobs
 	program := tea.NewProgram(guarded{m, j},
-		tea.WithContext(j.ctx), // a panic and the caller's signals end the program through it
 		tea.WithInput(in),
 		tea.WithOutput(out),
 		tea.WithAltScreen(),
 		tea.WithFPS(framesPerSecond),
 		tea.WithoutSignalHandler(),
 	)
+	// A panic and the caller's signals end the program through the context, as a quit would: a program that is killed
+	// instead leaves the goroutine behind that reads its input.
+	stop := context.AfterFunc(j.ctx, program.Quit)
+	defer stop()
 	_, err := program.Run()
 	switch {
 	case j.ctx.Err() != nil:

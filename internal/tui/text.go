@@ -18,7 +18,7 @@ type TextOptions struct {
 	Zone *time.Location
 }
 
-// WriteText writes the rows of a view (ViewOverview: busiest topics, fullest queues, groups and last evictions) as plain text: every
+// WriteText writes the rows of a view (ViewOverview: busiest topics, fullest queues and last evictions) as plain text: every
 // column that is no picture, as wide as its content, no escape sequence. Names are escaped as on the screen.
 func WriteText(w io.Writer, snap *core.Snapshot, v core.View, o TextOptions) error {
 	e := newEnv(o.ASCII, false)
@@ -33,8 +33,11 @@ func WriteText(w io.Writer, snap *core.Snapshot, v core.View, o TextOptions) err
 	s := newScreen(v)
 	tables := s.tables(snap)
 	for i, r := range tables {
+		if o.Address != "" {
+			fmt.Fprintln(out)
+		}
 		if len(tables) > 1 {
-			fmt.Fprintf(out, "\n%s\n", s.panels[i].title)
+			fmt.Fprintln(out, s.panels[i].title)
 		}
 		f.writeTable(out, r, s.panels[i].empty)
 	}
