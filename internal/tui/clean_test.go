@@ -51,6 +51,11 @@ func TestCleanedNamesFit(t *testing.T) {
 				t.Fatalf("%U in %q", r, got)
 			}
 		}
+		// What a cell shows of a name is what it would show of all of it.
+		f := &frame{env: newEnv(ascii, false), width: rapid.IntRange(1, 30).Draw(t, "cell")}
+		if short, long := cut(f.label(name), f.width, "…"), cut(got, f.width, "…"); short != long {
+			t.Fatalf("a cell of %d columns shows %q of %q, want %q", f.width, short, name, long)
+		}
 		n := rapid.IntRange(0, 60).Draw(t, "columns")
 		tail := rapid.SampledFrom([]string{"", "…", "~"}).Draw(t, "tail")
 		if w := ansi.StringWidth(cut(got, n, tail)); w > n {

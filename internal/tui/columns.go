@@ -13,7 +13,7 @@ import (
 var topicKind = kind[core.TopicStats]{
 	key: func(t *core.TopicStats) string { return t.Topic },
 	columns: []column[core.TopicStats]{
-		{head{title: "TOPIC", sort: "topic", want: 28, least: 10, flex: 4, ascending: true}, func(t *core.TopicStats, f *frame) cell { return cell{text: f.name(t.Topic)} }},
+		{head{title: "TOPIC", sort: "topic", want: 28, least: 10, flex: 4, ascending: true}, func(t *core.TopicStats, f *frame) cell { return cell{text: f.label(t.Topic)} }},
 		{head{title: "IN/s", sort: "in", want: 6, least: 6, rank: 1, right: true}, func(t *core.TopicStats, _ *frame) cell { return quiet(rate(t.In.Second)) }},
 		{head{title: "OUT/s", sort: "out", want: 6, least: 6, rank: 2, right: true}, func(t *core.TopicStats, _ *frame) cell { return quiet(rate(t.Out.Second)) }},
 		{head{title: "SUBS", sort: "subs", want: 5, least: 5, rank: 3, right: true}, func(t *core.TopicStats, _ *frame) cell { return quiet(count(t.Subscriptions)) }},
@@ -32,9 +32,9 @@ var topicKind = kind[core.TopicStats]{
 var subscriptionKind = kind[core.SubscriptionStats]{
 	key: func(s *core.SubscriptionStats) string { return s.ID },
 	columns: []column[core.SubscriptionStats]{
-		{head{title: "SUBSCRIPTION", sort: "subscription", want: 13, least: 6, flex: 2, ascending: true}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.name(s.ID)} }},
-		{head{title: "CLIENT", sort: "client", want: 11, least: 6, rank: 3, flex: 2, ascending: true}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.name(s.Client)} }},
-		{head{title: "PATTERNS", want: 15, least: 6, rank: 4, flex: 3}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.names(s.Patterns)} }},
+		{head{title: "SUBSCRIPTION", sort: "subscription", want: 13, least: 6, flex: 2, ascending: true}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.label(s.ID)} }},
+		{head{title: "CLIENT", sort: "client", want: 11, least: 6, rank: 3, flex: 2, ascending: true}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.label(s.Client)} }},
+		{head{title: "PATTERNS", want: 15, least: 6, rank: 4, flex: 3}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.labels(s.Patterns)} }},
 		{head{title: "STATE", want: 7, least: 7, rank: 1}, func(s *core.SubscriptionStats, _ *frame) cell { return state(s.State) }},
 		{head{title: "QUEUE", sort: "queue", want: 11, least: 11, rank: 2, right: true}, func(s *core.SubscriptionStats, _ *frame) cell {
 			return cell{text: count(s.Queued) + "/" + count(s.Capacity), tone: fullness(s.Queued, s.Capacity)}
@@ -44,9 +44,9 @@ var subscriptionKind = kind[core.SubscriptionStats]{
 		}},
 		{head{title: "OUT/s", sort: "out", want: 6, least: 6, rank: 5, right: true}, func(s *core.SubscriptionStats, _ *frame) cell { return quiet(rate(s.Out.Second)) }},
 		{head{title: "DROPPED", sort: "dropped", want: 8, least: 8, rank: 6, right: true}, func(s *core.SubscriptionStats, _ *frame) cell { return alarming(s.Dropped) }},
-		{head{title: "GROUP", want: 10, least: 10, rank: 7, flex: 1}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.name(s.Group)} }},
+		{head{title: "GROUP", want: 10, least: 10, rank: 7, flex: 1}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.label(s.Group)} }},
 		{head{title: "AGE", sort: "age", want: 6, least: 6, rank: 8, right: true}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: since(s.Created, f.now)} }},
-		{head{title: "PEER", want: 21, least: 21, rank: 9, flex: 1}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.name(s.Peer)} }},
+		{head{title: "PEER", want: 21, least: 21, rank: 9, flex: 1}, func(s *core.SubscriptionStats, f *frame) cell { return cell{text: f.label(s.Peer)} }},
 		{head{title: "DELIVERED", want: 9, least: 9, rank: 10, right: true}, func(s *core.SubscriptionStats, _ *frame) cell { return quiet(count(s.Delivered)) }},
 	},
 }
@@ -54,7 +54,7 @@ var subscriptionKind = kind[core.SubscriptionStats]{
 var groupKind = kind[core.GroupStats]{
 	key: func(g *core.GroupStats) string { return g.Name },
 	columns: []column[core.GroupStats]{
-		{head{title: "GROUP", sort: "group", want: 18, least: 8, flex: 3, ascending: true}, func(g *core.GroupStats, f *frame) cell { return cell{text: f.name(g.Name)} }},
+		{head{title: "GROUP", sort: "group", want: 18, least: 8, flex: 3, ascending: true}, func(g *core.GroupStats, f *frame) cell { return cell{text: f.label(g.Name)} }},
 		{head{title: "MEMBERS", sort: "members", want: 8, least: 8, rank: 2, right: true}, func(g *core.GroupStats, _ *frame) cell {
 			if g.Members == 0 {
 				return cell{text: "none", tone: toneBad}
@@ -82,8 +82,8 @@ var groupKind = kind[core.GroupStats]{
 var memberKind = kind[core.MemberStats]{
 	key: func(m *core.MemberStats) string { return m.ID },
 	columns: []column[core.MemberStats]{
-		{head{title: "MEMBER", sort: "member", want: 13, least: 6, flex: 2, ascending: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.name(m.ID)} }},
-		{head{title: "CLIENT", sort: "client", want: 14, least: 6, rank: 4, flex: 2, ascending: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.name(m.Client)} }},
+		{head{title: "MEMBER", sort: "member", want: 13, least: 6, flex: 2, ascending: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.label(m.ID)} }},
+		{head{title: "CLIENT", sort: "client", want: 14, least: 6, rank: 4, flex: 2, ascending: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.label(m.Client)} }},
 		{head{title: "STATE", want: 7, least: 7, rank: 3}, func(m *core.MemberStats, _ *frame) cell { return state(m.State) }},
 		{head{title: "IN-FLIGHT", sort: "in-flight", want: 11, least: 11, rank: 1, right: true}, func(m *core.MemberStats, _ *frame) cell {
 			return cell{text: count(m.InFlight) + "/" + count(m.MaxInFlight), tone: fullness(m.InFlight, m.MaxInFlight)}
@@ -92,10 +92,10 @@ var memberKind = kind[core.MemberStats]{
 		{head{title: "LAST ACK", sort: "ack", want: 9, least: 9, rank: 2, right: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: since(m.LastAck, f.now)} }},
 		{head{title: "OUT/s", sort: "out", want: 6, least: 6, rank: 5, right: true}, func(m *core.MemberStats, _ *frame) cell { return quiet(rate(m.Out.Second)) }},
 		{head{title: "ACKED", want: 6, least: 6, rank: 6, right: true}, func(m *core.MemberStats, _ *frame) cell { return quiet(count(m.Acked)) }},
-		{head{title: "GROUP", sort: "group", want: 10, least: 10, rank: 7, flex: 1, ascending: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.name(m.Group)} }},
-		{head{title: "PATTERNS", want: 15, least: 6, rank: 8, flex: 3}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.names(m.Patterns)} }},
+		{head{title: "GROUP", sort: "group", want: 10, least: 10, rank: 7, flex: 1, ascending: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.label(m.Group)} }},
+		{head{title: "PATTERNS", want: 15, least: 6, rank: 8, flex: 3}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.labels(m.Patterns)} }},
 		{head{title: "AGE", want: 6, least: 6, rank: 9, right: true}, func(m *core.MemberStats, f *frame) cell { return cell{text: since(m.Created, f.now)} }},
-		{head{title: "PEER", want: 21, least: 21, rank: 10, flex: 1}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.name(m.Peer)} }},
+		{head{title: "PEER", want: 21, least: 21, rank: 10, flex: 1}, func(m *core.MemberStats, f *frame) cell { return cell{text: f.label(m.Peer)} }},
 		{head{title: "DELIVERED", want: 9, least: 9, rank: 11, right: true}, func(m *core.MemberStats, _ *frame) cell { return quiet(count(m.Delivered)) }},
 	},
 }
@@ -104,15 +104,15 @@ var evictionKind = kind[core.EvictionStats]{
 	key: func(e *core.EvictionStats) string { return e.ID + " " + strconv.FormatInt(e.Time.UnixNano(), 36) },
 	columns: []column[core.EvictionStats]{
 		{head{title: "TIME", sort: "time", want: 9, least: 9}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.clock(e.Time)} }},
-		{head{title: "SUBSCRIPTION", sort: "subscription", want: 13, least: 6, rank: 2, flex: 2, ascending: true}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.name(e.ID)} }},
-		{head{title: "CLIENT", sort: "client", want: 12, least: 6, rank: 3, flex: 2, ascending: true}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.name(e.Client)} }},
-		{head{title: "PATTERNS", want: 15, least: 6, rank: 4, flex: 3}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.names(e.Patterns)} }},
-		{head{title: "REASON", sort: "reason", want: 10, least: 10, rank: 3, ascending: true}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.name(reason(e)), tone: toneWarning} }},
+		{head{title: "SUBSCRIPTION", sort: "subscription", want: 13, least: 6, rank: 2, flex: 2, ascending: true}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.label(e.ID)} }},
+		{head{title: "CLIENT", sort: "client", want: 12, least: 6, rank: 3, flex: 2, ascending: true}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.label(e.Client)} }},
+		{head{title: "PATTERNS", want: 15, least: 6, rank: 4, flex: 3}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.labels(e.Patterns)} }},
+		{head{title: "REASON", sort: "reason", want: 10, least: 10, rank: 3, ascending: true}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.label(reason(e)), tone: toneWarning} }},
 		{head{title: "LOST", sort: "lost", want: 6, least: 6, rank: 1, right: true}, func(e *core.EvictionStats, _ *frame) cell { return alarming(e.Lost) }},
 		{head{title: "LIVED", sort: "lived", want: 6, least: 6, rank: 5, right: true}, func(e *core.EvictionStats, _ *frame) cell { return cell{text: span(e.Lived)} }},
 		{head{title: "QUEUE", want: 6, least: 6, rank: 6, right: true}, func(e *core.EvictionStats, _ *frame) cell { return quiet(count(e.Queued)) }},
-		{head{title: "GROUP", want: 10, least: 10, rank: 7, flex: 1}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.name(e.Group)} }},
-		{head{title: "PEER", want: 21, least: 21, rank: 8, flex: 1}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.name(e.Peer)} }},
+		{head{title: "GROUP", want: 10, least: 10, rank: 7, flex: 1}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.label(e.Group)} }},
+		{head{title: "PEER", want: 21, least: 21, rank: 8, flex: 1}, func(e *core.EvictionStats, f *frame) cell { return cell{text: f.label(e.Peer)} }},
 	},
 }
 
@@ -139,14 +139,14 @@ var queueKind = kind[queue]{
 	columns: []column[queue]{
 		{head{title: "QUEUE OF", want: 14, least: 6, flex: 2}, func(q *queue, f *frame) cell {
 			if q.group != nil {
-				return cell{text: f.name(q.group.Name)}
+				return cell{text: f.label(q.group.Name)}
 			}
-			return cell{text: f.name(q.subscription.ID)}
+			return cell{text: f.label(q.subscription.ID)}
 		}},
 		{head{title: "CLIENT", want: 13, least: 6, rank: 3, flex: 2}, func(q *queue, f *frame) cell {
 			switch {
 			case q.group == nil:
-				return cell{text: f.name(q.subscription.Client)}
+				return cell{text: f.label(q.subscription.Client)}
 			case q.group.Members == 0:
 				return cell{text: "empty group", tone: toneBad}
 			}
@@ -156,7 +156,7 @@ var queueKind = kind[queue]{
 			if q.group != nil {
 				return cell{}
 			}
-			return cell{text: f.names(q.subscription.Patterns)}
+			return cell{text: f.labels(q.subscription.Patterns)}
 		}},
 		{head{title: "FULL", want: 14, least: 5, rank: 1}, func(q *queue, f *frame) cell {
 			full := fraction(q.load())

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"io"
-	"strings"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
@@ -76,24 +75,6 @@ func newEnv(ascii, color bool) *env {
 
 // name makes a name from outside safe to draw.
 func (e *env) name(s string) string { return clean(s, e.ascii) }
-
-// names are several names in one text.
-func (e *env) names(list []string) string {
-	var text strings.Builder
-	for i, s := range list {
-		if i > 0 {
-			text.WriteByte(' ')
-		}
-		text.WriteString(e.name(s))
-		if text.Len() > maxNames {
-			break // nobody sees more of it in one line
-		}
-	}
-	return text.String()
-}
-
-// maxNames is how much of a list of names is drawn in one line at most, in bytes.
-const maxNames = 1024
 
 // cut shortens text to n columns.
 func (e *env) cut(text string, n int) string { return cut(text, n, e.ellipsis) }

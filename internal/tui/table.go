@@ -34,6 +34,30 @@ type frame struct {
 	width int
 }
 
+// label is a name for a cell: as much of it as the cell may show, and a bit more where that is not all of it.
+func (f *frame) label(name string) string {
+	// A character takes four bytes and may carry marks of four bytes each; everything else becomes wider than it was.
+	if most := 4 * (1 + maxMarks) * (f.width + 1); f.width > 0 && len(name) > most {
+		name = name[:most]
+	}
+	return f.name(name)
+}
+
+// labels are several names in one cell.
+func (f *frame) labels(names []string) string {
+	var text strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			text.WriteByte(' ')
+		}
+		text.WriteString(f.label(name))
+		if f.width > 0 && width(text.String()) > f.width {
+			break
+		}
+	}
+	return text.String()
+}
+
 // column is a column of rows of one type.
 type column[T any] struct {
 	head
