@@ -52,13 +52,18 @@ func (b *Broker) Observe(q Query) (*Snapshot, error) {
 }
 
 func (b *Broker) observeTopics(q *Query, snap *Snapshot, s *sampler) {
-	var all []TopicStats
+	all := make([]TopicStats, 0, b.router.topics.Load())
+	byReceivers := q.Sort == "subs" || q.Sort == "groups"
 	for i := range b.router.shards {
 		sh := &b.router.shards[i]
 		sh.mu.Lock()
 		for topic, rt := range sh.routes {
 			if rt.in > 0 && !ownTopic(topic) {
-				all = append(all, rt.stats(topic, s))
+				t := rt.stats(topic, s)
+				if byReceivers {
+					b.router.lookup(sh, []byte(topic)).countReceivers(&t)
+				}
+				all = append(all, t)
 			}
 		}
 		sh.mu.Unlock()
@@ -66,12 +71,39 @@ func (b *Broker) observeTopics(q *Query, snap *Snapshot, s *sampler) {
 	snap.Topics, snap.Rows.Topics = rows(q, all, topicSortings,
 		func(t *TopicStats) []string { return []string{t.Topic} },
 		func(t *TopicStats) string { return t.Topic })
+	for i := range snap.Topics {
+		b.router.describe(&snap.Topics[i], s)
+	}
+}
+
+// describe adds what is worth its cost only for rows that are shown: the history, and who receives the topic now. The
+// remembered receivers of a topic at rest may be outdated.
+func (r *router) describe(t *TopicStats, s *sampler) {
+	topic := []byte(t.Topic)
+	sh := r.shardOf(topic)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if rt, ok := sh.routes[t.Topic]; ok {
+		t.History = s.series(&rt.inMeter)
+		r.lookup(sh, topic).countReceivers(t)
+	}
+}
+
+func (rt *route) countReceivers(t *TopicStats) {
+	t.Subscriptions, t.Groups = 0, 0
+	for _, r := range rt.receivers {
+		if _, isGroup := r.(*groupRoute); isGroup {
+			t.Groups++
+		} else {
+			t.Subscriptions++
+		}
+	}
 }
 
 func ownTopic(topic string) bool { return topic[0] == '$' }
 
 func (rt *route) stats(topic string, s *sampler) TopicStats {
-	t := TopicStats{
+	return TopicStats{
 		Topic:         topic,
 		InMsgs:        rt.in,
 		InBytes:       rt.inBytes,
@@ -80,16 +112,7 @@ func (rt *route) stats(topic string, s *sampler) TopicStats {
 		In:            s.rates(&rt.inMeter),
 		InBytesPS:     s.rates(&rt.inBytesMeter),
 		Out:           s.rates(&rt.outMeter),
-		History:       s.series(&rt.inMeter),
 	}
-	for _, r := range rt.receivers {
-		if _, isGroup := r.(*groupRoute); isGroup {
-			t.Groups++
-		} else {
-			t.Subscriptions++
-		}
-	}
-	return t
 }
 
 func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {

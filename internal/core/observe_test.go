@@ -315,3 +315,24 @@ func TestStalledSubscription(t *testing.T) {
 		}
 	})
 }
+
+// A topic at rest shows who would receive it now, not who did when it was last published to.
+func TestTopicsShowPresentReceivers(t *testing.T) {
+	b := newBroker(t, nil)
+	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}})
+	publish(t, b, numbered("t", 0, 1)...)
+	for _, q := range []Query{{View: ViewTopics}, {View: ViewTopics, Sort: "subs"}, {View: ViewOverview}} {
+		if got := observe(t, b, q).Topics[0]; got.Subscriptions != 1 || got.Groups != 0 {
+			t.Fatalf("%+v: %d subscriptions, %d groups; want 1, 0", q, got.Subscriptions, got.Groups)
+		}
+	}
+	s.Close()
+	join(t, b, JoinOptions{Patterns: []string{"*"}})
+	subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}})
+	subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
+	for _, q := range []Query{{View: ViewTopics, Sort: "groups"}, {View: ViewTopics}} {
+		if got := observe(t, b, q).Topics[0]; got.Subscriptions != 2 || got.Groups != 1 || got.InMsgs != 1 {
+			t.Errorf("%+v: %+v; want 2 subscriptions, 1 group", q, got)
+		}
+	}
+}

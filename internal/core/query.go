@@ -143,10 +143,13 @@ func (q *Query) Validate() error {
 	return nil
 }
 
-// rows sorts, cuts and counts what is left of all after the filter.
+// rows sorts, cuts and counts what is left of all after the filter. It moves pointers about: rows are large.
 func rows[T any](q *Query, all []T, sortings []sorting[T], names func(*T) []string, tie func(*T) string) (shown []T, count int) {
-	if q.Filter != "" {
-		all = slices.DeleteFunc(all, func(row T) bool { return !q.keeps(names(&row)) })
+	kept := make([]*T, 0, len(all))
+	for i := range all {
+		if q.Filter == "" || q.keeps(names(&all[i])) {
+			kept = append(kept, &all[i])
+		}
 	}
 	chosen := sortings[0]
 	for _, s := range sortings {
@@ -154,17 +157,21 @@ func rows[T any](q *Query, all []T, sortings []sorting[T], names func(*T) []stri
 			chosen = s
 		}
 	}
-	slices.SortFunc(all, func(a, b T) int {
-		c := chosen.compare(&a, &b)
+	slices.SortFunc(kept, func(a, b *T) int {
+		c := chosen.compare(a, b)
 		if q.Reverse {
 			c = -c
 		}
 		if c == 0 {
-			c = cmp.Compare(tie(&a), tie(&b))
+			c = cmp.Compare(tie(a), tie(b))
 		}
 		return c
 	})
-	return all[:min(q.Limit, len(all))], len(all)
+	shown = make([]T, min(q.Limit, len(kept)))
+	for i := range shown {
+		shown[i] = *kept[i]
+	}
+	return shown, len(kept)
 }
 
 func (q *Query) keeps(names []string) bool {

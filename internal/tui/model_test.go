@@ -149,7 +149,7 @@ func TestKeysLeadToQuestions(t *testing.T) {
 		{"enter", core.Query{View: core.ViewSubscriptions, Sort: "queue", Topic: "orders.created"}},
 		{"esc tab enter", core.Query{View: core.ViewSubscriptions, ID: "b7k2mqx4zt"}},
 		{"esc down enter", core.Query{View: core.ViewMembers, Sort: "in-flight", Group: "mailers"}},
-		{"esc tab enter", core.Query{View: core.ViewEvictions}},
+		{"esc tab enter", core.Query{View: core.ViewEvictions, Filter: "k3v9w1"}},
 		{"2", core.Query{View: core.ViewTopics, Sort: "out"}},
 	}
 	for i, step := range steps {

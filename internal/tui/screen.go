@@ -80,11 +80,20 @@ func newRecord(v core.View, id, key string, row any) *screen {
 // query is what the screen asks the broker for.
 func (s *screen) query(limit int) core.Query {
 	q := core.Query{View: s.view, Limit: limit, Topic: s.topic, Group: s.group, ID: s.id}
+	if e, isEviction := s.record.(*core.EvictionStats); isEviction {
+		q.Filter = e.ID // evictions are not found by id
+	}
 	if s.record == nil {
 		q.Sort, q.Reverse, q.Filter = s.order.column, s.order.reverse, s.filter
 	}
+	if s.view == core.ViewOverview {
+		q.Limit = min(limit, overviewRows)
+	}
 	return q
 }
+
+// overviewRows is more than the tallest window shows of a panel: the broker need not send what nobody sees.
+const overviewRows = 100
 
 // panel is the one with the cursor; nil on the screen of a record.
 func (s *screen) panel() *panel {
