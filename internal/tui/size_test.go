@@ -87,8 +87,8 @@ func TestEverySize(t *testing.T) {
 		}
 	}
 	next := 0
-	for h := 0; h <= 60; h++ {
-		for w := 0; w <= 200; w++ {
+	for h := range 61 {
+		for w := range 201 {
 			s := stages[next%len(stages)]
 			s.send(tea.WindowSizeMsg{Width: w, Height: h})
 			if s.related.of != "" && s.related.rows == nil {
