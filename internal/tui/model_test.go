@@ -352,7 +352,7 @@ func TestCloseSubscription(t *testing.T) {
 		s.source.err = c.err
 		s.gets(sample())
 		s.press("x")
-		s.shows(`close b7k2mqx4zt of billing-8? type "close"`)
+		s.shows(`type "close" to close b7k2mqx4zt of billing-8: _`)
 		snap := sample()
 		slices.Reverse(snap.Subscriptions)
 		s.after(10 * time.Second)
@@ -371,7 +371,7 @@ func TestCloseSubscription(t *testing.T) {
 	s.gets(sample())
 	s.press("x")
 	s.shows("there is no subscription here to close")
-	for _, step := range []struct{ keys, want string }{{"1 tab x", "close b7k2mqx4zt"}, {"esc 4 enter x", "close m3 of worker-3"}, {"esc enter x", "close m3"}} {
+	for _, step := range []struct{ keys, want string }{{"1 tab x", "to close b7k2mqx4zt"}, {"esc 4 enter x", "to close m3 of worker-3"}, {"esc enter x", "to close m3"}} {
 		for k := range strings.FieldsSeq(step.keys) {
 			s.press(k)
 			s.gets(sample())
@@ -496,4 +496,14 @@ func TestKeysThatComeTogether(t *testing.T) {
 	if s.root != 1 || s.outcome != nil {
 		t.Error("pasted text is taken for keys")
 	}
+}
+
+// However narrow the window, the prompt says what to type, and shows what is typed.
+func TestNarrowPrompt(t *testing.T) {
+	s := newStage(t, Options{View: core.ViewSubscriptions}, 40, 10)
+	snap := sample()
+	snap.Subscriptions[0].ID = strings.Repeat("long", 30)
+	s.gets(snap)
+	s.press("x c l o s e")
+	s.shows(`type "close" to close long`, ": close_")
 }

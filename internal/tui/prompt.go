@@ -106,13 +106,13 @@ func (m *model) askClose() {
 		m.tell(toneWarning, "there is no subscription here to close")
 		return
 	}
-	label := "close " + m.env.cut(m.env.name(id), 20)
+	label := "type " + quote(confirmation) + " to close " + m.env.cut(m.env.name(id), 20)
 	if client != "" {
 		label += " of " + m.env.cut(m.env.name(client), 20)
 	}
 	source := m.source
 	m.prompt = &prompt{
-		label: label + "? type " + quote(confirmation),
+		label: label,
 		enter: func(text string) tea.Cmd {
 			if strings.TrimSpace(text) != confirmation {
 				m.tell(toneWarning, "not closed")

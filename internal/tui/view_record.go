@@ -56,7 +56,10 @@ func wrap(text string, n int) []string {
 // recordLines are the screen of a record.
 func (m *model) recordLines() []string {
 	s, f := m.screen(), m.frame()
-	lines := []string{m.rule(f, f.title(s.record), false), ""}
+	lines := []string{m.rule(f, f.title(s.record), false)}
+	if m.bodyHeight() > 10 {
+		lines = append(lines, "")
+	}
 	if s.gone {
 		text := "this is how it was last seen: it has gone"
 		if _, isEviction := s.record.(*core.EvictionStats); isEviction {

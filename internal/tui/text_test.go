@@ -1,0 +1,57 @@
+package tui
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+func TestWriteText(t *testing.T) {
+	for _, c := range []struct {
+		view core.View
+		o    TextOptions
+		has  []string
+	}{
+		{core.ViewOverview, TextOptions{Address: "127.0.0.1:7710"}, []string{
+			"tinybroker 127.0.0.1:7710  up 3d04h  42 clients  mem 118M/512M\n", "; 91234567 messages in all\n", "\nbusiest topics\nTOPIC ", "\nfullest queues\n", "\nlast evictions\n",
+			"evictions 17, dropped 0, lost with evictions 9100, dead letters 3\n",
+		}},
+		{core.ViewTopics, TextOptions{}, []string{"metrics.host.cpu.and-a-very-long-name-that-does-not-fit-into-any-column ", "世界.ニュース"}},
+		{core.ViewSubscriptions, TextOptions{ASCII: true}, []string{"frozen-1      root@build-7.example  ** !metrics.**                 stalled       12/100 "}},
+		{core.ViewGroups, TextOptions{}, []string{"GROUP    MEMBERS  PENDING  IN-FLIGHT"}},
+		{core.ViewMembers, TextOptions{}, []string{"m3      worker-3  stalled      64/64    <1%     1m35s"}},
+		{core.ViewEvictions, TextOptions{}, []string{"12:01:44  k3v9w1        billing-7             orders.created  queue full  65.5k"}},
+	} {
+		var out bytes.Buffer
+		c.o.Zone = time.UTC
+		if err := WriteText(&out, sample(), c.view, c.o); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range c.has {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("view %d: no %q in\n%s", c.view, text, out.String())
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if strings.TrimRight(line, " \n")+"\n" != line || strings.ContainsAny(line, "\x1b█▁") {
+				t.Errorf("view %d: %q", c.view, line)
+			}
+		}
+	}
+	// Names are escaped, and in whole.
+	var out bytes.Buffer
+	if err := WriteText(&out, many(len(hostileNames), hostileName), core.ViewSubscriptions, TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(out.String(), "\n") != len(hostileNames)+1 || !strings.Contains(out.String(), strings.Repeat("a", 512)) {
+		t.Errorf("%s", out.String())
+	}
+	for _, r := range out.String() {
+		if r != '\n' && odd(r) || r < 0x20 && r != '\n' {
+			t.Errorf("%U in the output", r)
+		}
+	}
+}
