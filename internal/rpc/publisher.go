@@ -71,6 +71,8 @@ type Publisher struct {
 	mu        sync.Mutex
 	work      *sync.Cond // signalled when the sender may have something to do
 	waiting   bool       // the sender waits for work
+	call      *publishCall
+	direct    bool // sendLocked is giving a frame to the stream; nobody else may
 	window    window
 	moved     chan struct{} // closed when confirmed or failed changes; nil while nobody waits
 	closing   bool
@@ -121,7 +123,7 @@ func (p *Publisher) Publish(ctx context.Context, m *core.Message) (position uint
 	}
 	position = p.window.add(m)
 	if p.waiting {
-		p.work.Signal()
+		p.sendLocked()
 	}
 	return position, nil
 }

@@ -104,6 +104,21 @@ func (w *window) next() []byte {
 	return f.data
 }
 
+const (
+	// lightFrames and lightBytes are what may be on its way, the next frame included, for that to be little. gRPC takes 64 KiB of a
+	// stream before it blocks.
+	lightFrames = 2
+	lightBytes  = 16 << 10
+)
+
+// light reports whether little is on its way and about to be.
+func (w *window) light() bool {
+	return len(w.frames) < lightFrames && w.sent == len(w.frames) && w.fillingCount > 0 && w.bytes+len(w.filling) <= lightBytes
+}
+
+// allSent reports whether next would return nil.
+func (w *window) allSent() bool { return w.sent == len(w.frames) && w.fillingCount == 0 }
+
 // confirm takes all messages up to position out.
 func (w *window) confirm(position uint64) {
 	w.confirmed = position
