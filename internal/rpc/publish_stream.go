@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -90,6 +91,8 @@ func (p *publishStream) publish(frame []byte) error {
 		return core.ErrDraining
 	}
 	err := p.broker.Publish(p.stream.Context(), &core.Batch{Data: frame, Runs: p.runs, MaxWait: p.scan.maxWait})
+	// Receivers have just been woken. They go first: a receipt written now would be on a processor that they wait for.
+	runtime.Gosched()
 	whole, sendErr := p.confirm()
 	if sendErr != nil {
 		return sendErr
