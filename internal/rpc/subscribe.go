@@ -80,6 +80,21 @@ func (s *brokerService) open(stream subscribeStream) (consumer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What this takes of the stack stays allocated with the goroutine. The handler's lives as long as the subscription does.
+	var sub consumer
+	registered := make(chan error, 1)
+	s.server.loops.Go(func() {
+		registered <- s.server.guarded(func() (err error) {
+			sub, err = s.register(stream, request)
+			return err
+		})
+	})
+	err = <-registered
+	return sub, err
+}
+
+// register registers the subscription that its first request asks for, and says so.
+func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.SubscribeRequest) (consumer, error) {
 	open := request.GetOpen()
 	if open == nil {
 		return nil, fmt.Errorf("%w: the first request must be `open`", core.ErrProtocol)
