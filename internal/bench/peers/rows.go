@@ -127,12 +127,14 @@ func chooseRows(list string) ([]row, error) {
 	used := map[string]bool{}
 	wanted := strings.Split(list, ",")
 	for _, r := range rows {
+		asked := false
 		for _, w := range wanted {
 			if r.name == w || strings.HasPrefix(r.name, w) && !exact(rows, w) {
-				chosen = append(chosen, r)
-				used[w] = true
-				break
+				asked, used[w] = true, true
 			}
+		}
+		if asked {
+			chosen = append(chosen, r)
 		}
 	}
 	for _, w := range wanted {
