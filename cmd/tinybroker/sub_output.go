@@ -142,7 +142,8 @@ func templateFormat(text, delimiter string, terminal bool) (format, error) {
 	if err == nil { // an unknown field shows only when the template is used
 		err = t.Execute(new(sliceWriter), formatData{})
 	}
-	if err != nil {
+	// A function may well refuse what a message without anything holds.
+	if err != nil && !strings.Contains(err.Error(), ": error calling ") {
 		return nil, failf(exitInput, "--format: %s", templateError(err))
 	}
 	return func(dst []byte, d *rpc.Delivery) ([]byte, error) {
