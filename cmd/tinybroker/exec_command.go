@@ -49,12 +49,15 @@ func (c *children) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// wait waits for the end of a command and of its output.
+// wait waits for the end of a command and of its output. The error is errKilled when it did not end by itself.
 func (c *children) wait(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pids, cmd.Process.Pid)
+	if err != nil && c.killed {
+		return errKilled
+	}
 	return err
 }
 
@@ -111,6 +114,9 @@ func (r *runner) runCommand(ctx context.Context, d *rpc.Delivery) outcome {
 func (r *runner) outcome(state *os.ProcessState, err error, words string) outcome {
 	if write, ok := errors.AsType[*writeError](err); ok {
 		return outcome{failed: write}
+	}
+	if errors.Is(err, errKilled) {
+		return outcome{failed: errKilled}
 	}
 	o := outcome{code: state.ExitCode(), words: words}
 	if !state.Success() {

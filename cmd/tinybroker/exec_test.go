@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -341,12 +340,20 @@ func TestIdleTimer(t *testing.T) {
 	})
 }
 
-// A process that was killed starts no other.
-func TestChildrenAfterTheKill(t *testing.T) {
+// When this process is to end at once, it starts no other, and one that was killed with it has not failed.
+func TestKilledChildren(t *testing.T) {
 	var c children
+	var stderr lockedBuffer
+	r := runner{command: "echo begun >&2; sleep 600", children: &c, subSession: &subSession{notices: &notices{w: &stderr}}}
+	ended := make(chan outcome)
+	go func() { ended <- r.runCommand(t.Context(), &rpc.Delivery{}) }()
+	eventually(t, "it runs", func() bool { return stderr.String() == "begun\n" })
 	c.kill()
-	r := runner{command: "echo x", children: &c, subSession: &subSession{notices: &notices{w: new(bytes.Buffer)}}}
-	if o := r.runCommand(t.Context(), &rpc.Delivery{}); !errors.Is(o.failed, errKilled) {
-		t.Errorf("%+v", o)
+	for range 2 {
+		if o := <-ended; !errors.Is(o.failed, errKilled) {
+			t.Errorf("%+v", o)
+		}
+		go func() { ended <- r.runCommand(t.Context(), &rpc.Delivery{}) }()
 	}
+	<-ended
 }
