@@ -65,6 +65,9 @@ type groupWorld struct {
 	watcher *Subscription
 	groups  []*modelGroup
 	next    int // id of the next message
+	busy    int // publishes in 20 steps
+	keyed   int // messages with a key, of 4
+	kinds   int // of patterns that members have
 	log     []string
 }
 
@@ -86,7 +89,7 @@ func TestGroupsAgainstANaiveModel(t *testing.T) {
 
 func newGroupWorld(t *testing.T, seed uint64) *groupWorld {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	w := &groupWorld{t: t, rng: rng}
+	w := &groupWorld{t: t, rng: rng, busy: []int{1, 3, 6}[rng.IntN(3)], keyed: rng.IntN(4), kinds: []int{1, 2, 5}[rng.IntN(3)]}
 	w.b = newBroker(t, func(o *Options) {
 		o.GroupCapacity = []int{3, 12, 50, 1000}[rng.IntN(4)]
 		o.GroupCapacityBytes = []int64{1 << 10, 1 << 12, 1 << 20}[rng.IntN(3)]
@@ -143,16 +146,16 @@ func (w *groupWorld) note(format string, args ...any) {
 
 func (w *groupWorld) step() {
 	g := w.groups[w.rng.IntN(len(w.groups))]
-	if len(g.members) == 0 || w.rng.IntN(25) == 0 && len(g.members) < 6 {
+	if len(g.members) == 0 || w.rng.IntN(15) == 0 && len(g.members) < 6 {
 		if w.rng.IntN(3) > 0 {
 			g.join()
 			return
 		}
 	}
 	switch op := w.rng.IntN(20); {
-	case op < 6:
+	case op < w.busy:
 		w.publish()
-	case op == 6:
+	case op == w.busy:
 		w.sleep([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 2 * time.Second, 20 * time.Second, 70 * time.Second}[w.rng.IntN(6)])
 	case len(g.members) == 0:
 	default:
@@ -174,15 +177,14 @@ func (w *groupWorld) settleAll() {
 		for range 3000 {
 			busy := false
 			for _, m := range slices.Clone(g.members) {
-				if m.delivery != nil {
-					g.written(m, true)
-					w.check()
-				}
-				if slices.Contains(g.members, m) {
+				before := m.sequence
+				if m.delivery == nil {
 					g.take(m)
 				}
-				if m.delivery != nil && slices.Contains(g.members, m) {
+				busy = busy || m.sequence > before
+				if m.delivery != nil {
 					g.written(m, true)
+					busy = true
 				}
 				if slices.Contains(g.members, m) {
 					busy = busy || len(g.flights(m, 0, math.MaxUint64)) > 0
@@ -194,11 +196,16 @@ func (w *groupWorld) settleAll() {
 				break
 			}
 		}
+		for id, at := range g.positions() {
+			if at.where == "lane" && slices.ContainsFunc(g.members, func(m *modelMember) bool { return m.real.lane == at.lane && !m.leaving }) {
+				w.t.Errorf("%s: message %d is stuck", g.name, id)
+			}
+		}
 	}
 }
 
 func (g *modelGroup) join() {
-	patterns := groupModelPatterns[g.rng.IntN(len(groupModelPatterns))]
+	patterns := groupModelPatterns[g.rng.IntN(g.kinds)]
 	o := JoinOptions{
 		Group:       g.name,
 		ID:          g.name + []string{"", "1", "2"}[g.rng.IntN(3)],
@@ -239,7 +246,7 @@ func (w *groupWorld) publish() {
 		topic := groupModelTopics[w.rng.IntN(len(groupModelTopics))]
 		for range 1 + w.rng.IntN(3) {
 			key := ""
-			if w.rng.IntN(3) > 0 {
+			if w.rng.IntN(4) < w.keyed {
 				key = string(rune('k' + w.rng.IntN(3)))
 			}
 			posts = append(posts, post{topic, strconv.Itoa(w.next) + ":" + strings.Repeat("x", w.rng.IntN(3)*w.rng.IntN(200)), key})
@@ -347,6 +354,14 @@ func (g *modelGroup) deliver(m *modelMember, id, attempt int, before map[int]pos
 		g.t.Errorf("%s: message %d comes %v too early", g.name, id, time.Until(x.due))
 	case attempt != x.attempt+1:
 		g.t.Errorf("%s: message %d comes as attempt %d, want %d", g.name, id, attempt, x.attempt+1)
+	}
+	if crashed := x.crashes >= g.real.suspicion(); x.key == "" && crashed && len(g.flights(m, 0, math.MaxUint64)) > 0 {
+		g.t.Errorf("%s: message %d, under suspicion, does not come alone", g.name, id)
+	}
+	for _, y := range g.flights(m, 0, math.MaxUint64) {
+		if y.key == "" && y.crashes >= g.real.suspicion() {
+			g.t.Errorf("%s: message %d comes beside message %d, which is under suspicion", g.name, id, y.id)
+		}
 	}
 	g.judgeOrder(m, x, before)
 	if x.attempt > 0 {
@@ -767,8 +782,8 @@ func (g *modelGroup) checkMessages() GroupStats {
 		if inFlight := pos.where == "flight"; inFlight != (x.holder != nil) || inFlight && (p.member != x.holder.real || pos.first != x.sequence) {
 			g.t.Errorf("%s: message %d is %s, want it at %+v", g.name, id, pos.where, x)
 		}
-		if p.attempt != x.attempt || !p.deadline.Equal(x.deadline) || !p.due.Equal(x.due) {
-			g.t.Errorf("%s: message %d has attempt %d, deadline %v, due %v; want %+v", g.name, id, p.attempt, p.deadline, p.due, x)
+		if p.attempt != x.attempt || p.crashes != x.crashes || !p.deadline.Equal(x.deadline) || !p.due.Equal(x.due) {
+			g.t.Errorf("%s: message %d has attempt %d, %d crashes, deadline %v, due %v; want %+v", g.name, id, p.attempt, p.crashes, p.deadline, p.due, x)
 		}
 		if (pos.where == "lane") && !x.due.IsZero() {
 			g.t.Errorf("%s: message %d waits in a lane and is due %v", g.name, id, x.due)
@@ -831,6 +846,9 @@ func (g *modelGroup) checkStructure() {
 		for _, m := range l.members {
 			if m.parked {
 				parked++
+			}
+			if m.inFlight == 0 && m.alone {
+				g.t.Errorf("%s: %p keeps alone for nothing", g.name, m)
 			}
 		}
 		g.checkAwake(l)
