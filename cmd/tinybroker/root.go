@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,13 +16,22 @@ type app struct {
 	*streams
 	config   *config
 	pages    checkedWriter
-	children children // processes that end with this one
+	children children                      // processes that end with this one
+	terminal atomic.Pointer[terminalState] // as it was before a screen was drawn on it; nil: none is
+}
+
+// abort is what must be done before the process ends at once.
+func (a *app) abort() {
+	a.children.kill()
+	if t := a.terminal.Load(); t != nil {
+		t.restore()
+	}
 }
 
 // run is the program: it parses, runs one command, prints its error, and says how to end.
 func run(args []string, s *streams) ending {
 	a := &app{streams: s}
-	ctx, stop := watchSignals(context.Background(), a.children.kill)
+	ctx, stop := watchSignals(context.Background(), a.abort)
 	defer stop()
 	root := newRootCmd(a)
 	root.SetArgs(args)

@@ -134,6 +134,10 @@ func runTop(ctx context.Context, a *app, o *topOptions) error {
 	}
 	ctx, stop := withHangup(ctx)
 	defer stop()
+	if before, err := saveTerminal(in, out); err == nil {
+		a.terminal.Store(before)
+		defer a.terminal.Store(nil)
+	}
 	return topEnd(a, o, tui.Run(ctx, source, tui.Options{
 		Address: o.server, View: o.view(), Interval: o.interval,
 		Sort: o.sort, Reverse: o.reverse, Filter: o.filter, Limit: o.limit,
@@ -188,10 +192,13 @@ func withHangup(parent context.Context) (context.Context, func()) {
 // topEnd is how the command ends, given how the screen did.
 func topEnd(a *app, o *topOptions, err error) error {
 	var (
+		sig    *signalError
 		lost   *tui.LostError
 		defect *tui.PanicError
 	)
 	switch {
+	case errors.As(err, &sig):
+		return sig
 	case errors.Is(err, tui.ErrInterrupted):
 		return &signalError{os.Interrupt}
 	case errors.As(err, &lost):

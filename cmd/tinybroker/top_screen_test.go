@@ -114,8 +114,31 @@ func TestTopEnds(t *testing.T) {
 			c.end(s)
 			s.process.ended(c.code)
 			s.restored()
+			if bytes.Contains(s.bytes(), []byte("tinybroker: ")) { // there is nothing to say
+				t.Errorf("ends with words:\n%s", s.emulator)
+			}
 		})
 	}
+	t.Run("twice at once", func(t *testing.T) { // as timeout(1) does
+		t.Parallel()
+		s := startTop(t, 80, 24, []string{"top", "-s", b.address})
+		s.shows("busiest topics")
+		s.signal(syscall.SIGTERM)
+		s.signal(syscall.SIGTERM)
+		s.process.ended(128 + int(syscall.SIGTERM))
+		s.restored()
+	})
+	t.Run("impatiently", func(t *testing.T) {
+		t.Parallel()
+		s := startTop(t, 80, 24, []string{"top", "-s", b.address})
+		s.shows("busiest topics")
+		for range 40 {
+			s.process.cmd.Process.Signal(syscall.SIGTERM) // until it has ended
+			time.Sleep(5 * time.Millisecond)
+		}
+		s.process.ended(128 + int(syscall.SIGTERM))
+		s.restored()
+	})
 	t.Run("lost for good", func(t *testing.T) {
 		t.Parallel()
 		b := startBroker(t)
