@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,11 +139,14 @@ func (c *checker) churningMember(ctx context.Context, b *Broker, rng *rand.Rand,
 }
 
 // TestMembersComeAndGoUnderLoad loses nothing, keeps every key in order at one member, and balances the books at every
-// look at them.
+// look at them. TINYBROKER_LONG=1 makes it a million messages for each number of keys.
 func TestMembersComeAndGoUnderLoad(t *testing.T) {
 	for _, keys := range []int{0, 1, 7, 300} {
 		t.Run(fmt.Sprintf("keys=%d", keys), func(t *testing.T) {
-			const messages = 20_000
+			messages, patience := 20_000, 20*time.Second
+			if os.Getenv("TINYBROKER_LONG") != "" {
+				messages, patience = 1_000_000, 5*time.Minute
+			}
 			b := newBroker(t, func(o *Options) {
 				o.GroupCapacity = 500
 				o.MaxAttempts = 1 << 16
@@ -168,14 +172,14 @@ func TestMembersComeAndGoUnderLoad(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			publishKeyed(t, b, messages, keys)
-			deadline := time.Now().Add(20 * time.Second)
-			for groupStats(t, b, "g").Acked < messages && time.Now().Before(deadline) {
+			deadline := time.Now().Add(patience)
+			for groupStats(t, b, "g").Acked < uint64(messages) && time.Now().Before(deadline) {
 				time.Sleep(time.Millisecond)
 			}
 			cancel()
 			members.Wait()
 			st := groupStats(t, b, "g")
-			if st.Acked != messages || st.Pending != 0 || st.InFlight != 0 || st.DeadLetters != 0 || st.Dropped != 0 {
+			if st.Acked != uint64(messages) || st.Pending != 0 || st.InFlight != 0 || st.DeadLetters != 0 || st.Dropped != 0 {
 				t.Errorf("at the end: %+v", st)
 			}
 			if st.Redelivered == 0 {

@@ -11,22 +11,32 @@ import (
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
-// BenchmarkGroupEndToEnd is the way of one message of 128 bytes through a group of four members, each with a connection of its
+// BenchmarkGroupEndToEnd is the way of one message of 128 bytes through a group, whose members each have a connection of their
 // own: from the publisher over loopback TCP to the handler and, with acks, until the broker has the last of them.
 func BenchmarkGroupEndToEnd(b *testing.B) {
 	for _, c := range []struct {
+		members  int
 		ack      core.AckMode
 		inFlight int
 		parallel int
 		keys     int
 	}{
-		{ack: core.AckNone},
-		{ack: core.AckExplicit},
-		{ack: core.AckExplicit, inFlight: 1000},
-		{ack: core.AckExplicit, inFlight: 1000, keys: 10_000},
-		{ack: core.AckExplicit, inFlight: 1000, parallel: 8},
+		{members: 1, ack: core.AckNone},
+		{members: 1, ack: core.AckNone, keys: 10_000},
+		{members: 1, ack: core.AckExplicit, inFlight: 1000},
+		{members: 1, ack: core.AckExplicit, inFlight: 1000, keys: 10_000},
+		{members: 4, ack: core.AckNone},
+		{members: 4, ack: core.AckNone, keys: 10_000},
+		{members: 4, ack: core.AckExplicit},
+		{members: 4, ack: core.AckExplicit, inFlight: 1000},
+		{members: 4, ack: core.AckExplicit, inFlight: 1000, keys: 10_000},
+		{members: 4, ack: core.AckExplicit, inFlight: 1000, parallel: 8},
+		{members: 16, ack: core.AckNone},
+		{members: 16, ack: core.AckNone, keys: 10_000},
+		{members: 16, ack: core.AckExplicit, inFlight: 1000},
+		{members: 16, ack: core.AckExplicit, inFlight: 1000, keys: 10_000},
 	} {
-		name := fmt.Sprintf("ack=%s/in_flight=%d/parallel=%d/keys=%d", c.ack, c.inFlight, c.parallel, c.keys)
+		name := fmt.Sprintf("members=%d/ack=%s/in_flight=%d/parallel=%d/keys=%d", c.members, c.ack, c.inFlight, c.parallel, c.keys)
 		b.Run(name, func(b *testing.B) {
 			address := benchBroker(b)
 			ctx, cancel := context.WithCancel(b.Context())
@@ -35,8 +45,8 @@ func BenchmarkGroupEndToEnd(b *testing.B) {
 			total := int64(b.N)
 			all := make(chan struct{})
 			var members sync.WaitGroup
-			opened := make(chan struct{}, 4)
-			for range 4 {
+			opened := make(chan struct{}, c.members)
+			for range c.members {
 				client := benchClient(b, address)
 				members.Go(func() {
 					err := client.Subscribe(ctx, SubscribeOptions{
@@ -56,7 +66,7 @@ func BenchmarkGroupEndToEnd(b *testing.B) {
 					}
 				})
 			}
-			for range 4 {
+			for range c.members {
 				<-opened
 			}
 			p, err := benchClient(b, address).Publisher(b.Context(), PublisherOptions{MaxWait: 10 * time.Second})
