@@ -176,7 +176,7 @@ func (s *subSession) opened(op rpc.Opened) {
 
 func (s *subSession) lagging(l rpc.Lagging) {
 	then := "evicts at the last"
-	if s.o.overflow != "evict" {
+	if s.o.overflow != "" && s.o.overflow != "evict" {
 		then = "drops what finds none"
 	}
 	s.notices.info("falling behind: %d of %d queue slots are taken, by %s; the broker %s",

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
+)
+
+// What a subscriber says about its queue is what will happen to it.
+func TestWordsOfSub(t *testing.T) {
+	lagging := rpc.Lagging{Queued: 80, QueuedBytes: 1000, Capacity: 100}
+	for _, c := range []struct {
+		name string
+		o    subOptions
+		tell func(*subSession)
+		want string
+	}{
+		{"lagging", subOptions{}, func(s *subSession) { s.lagging(lagging) },
+			"falling behind: 80 of 100 queue slots are taken, by 1.0 kB; the broker evicts at the last\n"},
+		{"lagging, evict", subOptions{overflow: "evict"}, func(s *subSession) { s.lagging(lagging) },
+			"falling behind: 80 of 100 queue slots are taken, by 1.0 kB; the broker evicts at the last\n"},
+		{"lagging, drop", subOptions{overflow: "drop-oldest"}, func(s *subSession) { s.lagging(lagging) },
+			"falling behind: 80 of 100 queue slots are taken, by 1.0 kB; the broker drops what finds none\n"},
+		{"stalled", subOptions{}, func(s *subSession) { s.ended(core.Ending{Reason: core.EndStalled, Lost: 7, Lived: time.Minute}) },
+			"evicted by broker: nothing was read for too long, after 1m0s, 7 messages lost; read faster\n"},
+		{"stalled member", subOptions{group: "g"}, func(s *subSession) { s.ended(core.Ending{Reason: core.EndStalled, Lived: time.Minute}) },
+			"evicted by broker: nothing was read for too long, after 1m0s; what was in flight goes to other members of group g\n"},
+		{"gap", subOptions{}, func(s *subSession) { s.gap(rpc.Gap{Outage: time.Second}) },
+			"gap: what was published in the 1s without a connection is missing\n"},
+		{"gap of a member", subOptions{group: "g"}, func(s *subSession) { s.gap(rpc.Gap{Outage: time.Second}) },
+			"back in group g after 1s; what was in flight went to other members, or comes again\n"},
+		{"gap of a member, restarted", subOptions{group: "g"}, func(s *subSession) { s.gap(rpc.Gap{Outage: time.Second, Restarted: true}) },
+			"back in group g after 1s; the broker was restarted: what it held is lost\n"},
+		{"evicted member", subOptions{group: "g"}, func(s *subSession) { s.gap(rpc.Gap{Outage: time.Second, Evicted: true}) }, ""},
+	} {
+		var stderr bytes.Buffer
+		c.tell(&subSession{o: &c.o, notices: &notices{w: &stderr}})
+		if got := stderr.String(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
