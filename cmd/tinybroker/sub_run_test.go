@@ -43,3 +43,16 @@ func TestWordsOfSub(t *testing.T) {
 		}
 	}
 }
+
+func TestTextShowsRedeliveries(t *testing.T) {
+	m := core.Message{Topic: "a.b", Key: "k", Payload: []byte("x"), PublishTime: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local)}
+	for attempt, want := range map[uint32]string{
+		1: "03:04:05.006 a.b k=k 1B x\n",
+		2: "03:04:05.006 a.b k=k attempt=2 1B x\n",
+	} {
+		got, err := textFormat{}.append(nil, &rpc.Delivery{Message: m, Attempt: attempt})
+		if err != nil || string(got) != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+}
