@@ -216,19 +216,19 @@ func (g *modelGroup) join() {
 	if o.ID == g.name {
 		o.ID = ""
 	}
-	real, err := g.b.Join(o)
+	joined, err := g.b.Join(o)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.note("%s: %p joins for %q, %d in flight", g.name, real, patterns, o.MaxInFlight)
+	g.note("%s: %p joins for %q, %d in flight", g.name, joined, patterns, o.MaxInFlight)
 	set, _ := ParsePatterns(patterns)
 	if g.real == nil {
 		g.messages = map[int]*modelMessage{}
 		g.lanes = map[string]time.Time{}
 		g.accepted, g.acked, g.dead, g.delivered, g.redelivered, g.expired, g.ineffective, g.dropped = 0, 0, 0, 0, 0, 0, 0, 0
 	}
-	g.real = real.group
-	m := &modelMember{real: real, patterns: set}
+	g.real = joined.group
+	m := &modelMember{real: joined, patterns: set}
 	g.members = append(g.members, m)
 	g.lanes[laneName(set)] = time.Time{}
 	g.linger = time.Time{}
