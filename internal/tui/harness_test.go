@@ -49,6 +49,19 @@ func (f *fakeSource) CloseSubscription(_ context.Context, id string) error {
 	return f.err
 }
 
+// playing is a source that hands out what it is told to.
+type playing struct {
+	fakeSource
+	watch   func(ctx context.Context, q core.Query, f func(*core.Snapshot) error) error
+	observe func() (*core.Snapshot, error)
+}
+
+func (p *playing) Watch(ctx context.Context, q core.Query, _ time.Duration, f func(*core.Snapshot) error) error {
+	return p.watch(ctx, q, f)
+}
+
+func (p *playing) Observe(context.Context, core.Query) (*core.Snapshot, error) { return p.observe() }
+
 func newStage(t testing.TB, o Options, width, height int) *stage {
 	t.Helper()
 	j := newJobs(t.Context())

@@ -19,19 +19,6 @@ import (
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
-// playing is a source that hands out what it is told to.
-type playing struct {
-	fakeSource
-	watch   func(ctx context.Context, q core.Query, f func(*core.Snapshot) error) error
-	observe func() (*core.Snapshot, error)
-}
-
-func (p *playing) Watch(ctx context.Context, q core.Query, _ time.Duration, f func(*core.Snapshot) error) error {
-	return p.watch(ctx, q, f)
-}
-
-func (p *playing) Observe(context.Context, core.Query) (*core.Snapshot, error) { return p.observe() }
-
 // steady sends a snapshot every 20 ms.
 func steady(ctx context.Context, _ core.Query, f func(*core.Snapshot) error) error {
 	for {
