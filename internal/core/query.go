@@ -157,7 +157,7 @@ func rows[T any](q *Query, all []T, sortings []sorting[T], names func(*T) []stri
 			chosen = s
 		}
 	}
-	slices.SortFunc(kept, func(a, b *T) int {
+	best := first(kept, q.Limit, func(a, b *T) int {
 		c := chosen.compare(a, b)
 		if q.Reverse {
 			c = -c
@@ -167,11 +167,50 @@ func rows[T any](q *Query, all []T, sortings []sorting[T], names func(*T) []stri
 		}
 		return c
 	})
-	shown = make([]T, min(q.Limit, len(kept)))
+	shown = make([]T, len(best))
 	for i := range shown {
-		shown[i] = *kept[i]
+		shown[i] = *best[i]
 	}
 	return shown, len(kept)
+}
+
+// first returns the first n of rows in order, or all when there are no more. It rearranges rows. Where n are few of many, most cost one
+// comparison.
+func first[T any](rows []*T, n int, compare func(a, b *T) int) []*T {
+	if len(rows) > 2*n && n > 0 {
+		// A heap of those that are the first so far, with the last of them on top.
+		heap := rows[:n]
+		for i := n/2 - 1; i >= 0; i-- {
+			sink(heap, i, compare)
+		}
+		for _, row := range rows[n:] {
+			if compare(row, heap[0]) < 0 {
+				heap[0] = row
+				sink(heap, 0, compare)
+			}
+		}
+		rows = heap
+	}
+	slices.SortFunc(rows, compare)
+	return rows[:min(n, len(rows))]
+}
+
+// sink puts element i of a heap in its place below it.
+func sink[T any](heap []*T, i int, compare func(a, b *T) int) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if child+1 < len(heap) && compare(heap[child+1], heap[child]) > 0 {
+			child++
+		}
+		if compare(heap[child], heap[i]) <= 0 {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
 }
 
 func (q *Query) keeps(names []string) bool {
