@@ -6,7 +6,7 @@ import (
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
-// utterance is what a member says in one go, in this order.
+// utterance is what a member says in one go.
 type utterance struct {
 	replies
 	extend  bool                 // more time for everything in flight
@@ -83,10 +83,15 @@ func (m *membership) isOver() bool {
 	return m.ended
 }
 
-// say sends an utterance, a request for each kind.
+// say sends an utterance, a request for each kind. What is given back on leaving must not come here again, so leave goes first.
 func (m *membership) say(u *utterance) error {
 	if len(u.acks) > 0 {
 		if err := m.stream.SendMsg(frameOfBytes(appendAck(nil, joined(u.acks)))); err != nil {
+			return err
+		}
+	}
+	if u.leave {
+		if err := m.stream.SendMsg(leaveRequest()); err != nil {
 			return err
 		}
 	}
@@ -97,11 +102,6 @@ func (m *membership) say(u *utterance) error {
 	}
 	if u.extend {
 		if err := m.stream.SendMsg(extendRequest(allBut(nil))); err != nil {
-			return err
-		}
-	}
-	if u.leave {
-		if err := m.stream.SendMsg(leaveRequest()); err != nil {
 			return err
 		}
 	}

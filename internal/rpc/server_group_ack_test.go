@@ -218,6 +218,7 @@ func TestWhereReturnedMessagesGo(t *testing.T) {
 	publishCounted(t, stub, "a", 1, 10)
 	gone.take(t, 3)
 	gone.cancel()
+	station.wantGroup(t, 0, 10, 0)
 	m := joinStock(t, stub, &tinybrokerv1.OpenSubscription{MaxInFlight: 3})
 	var all []stockDelivery
 	for range 10 {
