@@ -283,7 +283,6 @@ func TestDialWaits(t *testing.T) {
 
 // TestDialNamesProxy: what stands between is named, without its password.
 func TestDialNamesProxy(t *testing.T) {
-	t.Setenv("HTTPS_PROXY", "http://user:secret@127.0.0.1:1") // net/http reads it once a process; no other test needs it
 	_, err := Dial(t.Context(), ClientOptions{Target: "broker.example:7710"})
 	if want := "cannot reach broker at broker.example:7710: by proxy 127.0.0.1:1: connection refused"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -187,7 +187,7 @@ func (s *subscriber) registered(call *subscribeCall) {
 	case !s.lostAt.IsZero():
 		s.options.OnGap(Gap{Outage: call.openedAt.Sub(s.lostAt), Restarted: restarted})
 	case s.evicted:
-		s.options.OnGap(Gap{Outage: call.openedAt.Sub(s.evictedAt), Evicted: true})
+		s.options.OnGap(Gap{Outage: max(0, call.openedAt.Sub(s.evictedAt)), Evicted: true})
 	}
 }
 

@@ -285,15 +285,15 @@ func TestEndings(t *testing.T) {
 		reason  core.EndReason // of the error, when not again
 		code    codes.Code
 	}{
-		{name: "evicted", closed: evicted, again: true, told: true},
+		{name: "evicted", closed: evicted, again: true, told: true, gap: true},
 		{name: "evicted, once", closed: evicted, once: true, reason: core.EndEvicted},
-		{name: "stalled", closed: stalled, again: true, told: true},
+		{name: "stalled", closed: stalled, again: true, told: true, gap: true},
 		{name: "replaced", closed: replaced, reason: core.EndReplaced},
 		{name: "kicked", closed: kicked, reason: core.EndKicked},
 		{name: "revoked", closed: revoked, reason: core.EndRevoked},
 		{name: "left", closed: tinybrokerv1.CloseReason_CLOSE_REASON_LEFT, reason: core.EndLeft},
 		{name: "unheard of", closed: 99, reason: core.EndClosed},
-		{name: "evicted by trailer", trailer: trailer(evicted), again: true, told: true},
+		{name: "evicted by trailer", trailer: trailer(evicted), again: true, told: true, gap: true},
 		{name: "evicted by trailer, once", trailer: trailer(evicted), once: true, reason: core.EndEvicted},
 		{name: "replaced by trailer", trailer: trailer(replaced), reason: core.EndReplaced},
 		{name: "unheard of by trailer", trailer: metadata.Pairs(closeReasonTrailer, "WHO_KNOWS"), reason: core.EndClosed},
@@ -337,7 +337,7 @@ func TestEndings(t *testing.T) {
 				if gap := len(sub.gaps) == 1; gap != test.gap {
 					t.Errorf("told of %d gaps", len(sub.gaps))
 				} else if gap {
-					if g := <-sub.gaps; g.Restarted || g.Outage <= 0 {
+					if g := <-sub.gaps; g.Restarted || g.Evicted != test.told || g.Outage < 0 {
 						t.Errorf("gap %+v", g)
 					}
 				}
