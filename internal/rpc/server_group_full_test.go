@@ -1,7 +1,10 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -182,4 +185,54 @@ func TestABacklogIsBoundedByMemory(t *testing.T) {
 	if st := groupBooks(t, station.broker, "g"); st.Accepted != uint64(n-1) {
 		t.Errorf("%d accepted of %d", st.Accepted, n)
 	}
+}
+
+// TestWhatWaitsCostsLittle: beside its payload a waiting message takes less than 1 KiB, no goroutine, and nothing once it is done.
+func TestWhatWaitsCostsLittle(t *testing.T) {
+	const n, size = 30_000, 100
+	station := newStation(t, func(o *core.Options, _ *ServerOptions) { o.GroupCapacity = n })
+	stub := station.stub(t)
+	none := joinStock(t, stub, &tinybrokerv1.OpenSubscription{AckDeadline: durationpb.New(10 * time.Minute)})
+	none.cancel()
+	<-none.ended
+	p := newPublisher(t, station.newClient(t), PublisherOptions{})
+	before, goroutines := heapInUse(), runtime.NumGoroutine()
+	ctx := within(t, 20*time.Second)
+	for i := range uint64(n) {
+		if _, err := p.Publish(ctx, &core.Message{Topic: "a", Key: fmt.Sprint(i % 3000), Payload: numbered(i, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	station.wantGroup(t, 0, n, 0)
+	if each := (heapInUse() - before) / n; each > 1024+size {
+		t.Errorf("a waiting message takes %d bytes", each)
+	}
+	if after := runtime.NumGoroutine(); after > goroutines {
+		t.Errorf("%d goroutines, %d before", after, goroutines)
+	}
+	leave, end := context.WithCancel(t.Context())
+	var left sync.WaitGroup
+	reader := station.newClient(t)
+	left.Go(func() {
+		_ = reader.Subscribe(leave, SubscribeOptions{Group: "g", Patterns: []string{"**"}, MaxInFlight: 1000}, func(*Delivery) error { return nil })
+	})
+	station.wantGroup(t, n, 0, 0)
+	end()
+	left.Wait()
+	closePublisher(t, p)
+	if after := heapInUse(); after > before+8<<20 {
+		t.Errorf("%d bytes in use at the end, %d before", after, before)
+	}
+}
+
+// heapInUse is what is reachable.
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -139,6 +139,12 @@ func (s *subscriber) reopen(last *subscribeCall, err error) (call *subscribeCall
 	if s.halted() {
 		return nil, context.Cause(s.ctx)
 	}
+	if s.pool != nil {
+		// Handlers of the last stream may still run. Without a free one, messages would only wait here.
+		if err := s.pool.available(s.ctx); err != nil {
+			return nil, err
+		}
+	}
 	ended, ok := errors.AsType[*core.EndedError](err)
 	switch {
 	case last.hung() && (!ok || hasLeft(err)):

@@ -46,12 +46,6 @@ func (c *subscribeCall) end() {
 // open opens a stream and waits until the subscription is registered. opening bounds the wait. With wait it also waits for the
 // connection. The stream ends with the subscriber's context; that of a group's member outlives it, to say goodbye.
 func (s *subscriber) open(opening context.Context, wait bool) (*subscribeCall, error) {
-	if s.pool != nil {
-		// Handlers of the last stream may still run. Without a free one messages would only wait here.
-		if err := s.pool.available(opening); err != nil {
-			return nil, err
-		}
-	}
 	life := s.ctx
 	if s.options.Group != "" {
 		life = context.WithoutCancel(life)

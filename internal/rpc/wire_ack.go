@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
@@ -21,6 +23,7 @@ func appendAck(dst []byte, ranges []core.SequenceRange) []byte {
 	for _, r := range ranges {
 		size += bytesFieldLen(rangeLen(r))
 	}
+	dst = slices.Grow(dst, size+maxAckPrefix)
 	dst = protowire.AppendTag(dst, fieldAck, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(size))
 	for _, r := range ranges {
@@ -33,6 +36,9 @@ func appendAck(dst []byte, ranges []core.SequenceRange) []byte {
 	}
 	return dst
 }
+
+// maxAckPrefix is the most that the ack's own tag and length take.
+const maxAckPrefix = 1 + maxPrefixBytes
 
 // rangeLen is the encoded length of a SequenceRange.
 func rangeLen(r core.SequenceRange) int {
