@@ -69,6 +69,7 @@ type lane struct {
 
 	gone    bool    // expired: takes no more messages
 	parked  int     // members that wait to be roused
+	late    int     // members that have let a deadline pass and said nothing since
 	drainer *Member // takes nothing more until it has nothing in flight and can take a suspect
 }
 
@@ -218,8 +219,8 @@ func (g *group) dropOldestLocked(n int) bool {
 	}
 	l := oldest.lane
 	g.loseLocked(l.takeOut(oldest, max(1, int(g.waiting())+n-int(g.capacity))))
-	if l.drainer != nil {
-		l.rouse() // that may have been what it was waiting for
+	if l.drainer != nil && l.suspects.Len() == 0 {
+		l.undrain() // that was what it was waiting for
 	}
 	return true
 }

@@ -111,11 +111,13 @@ func (g *group) stopDeadlineLocked(p *parcel) {
 func (g *group) expireDeliveriesLocked(now time.Time) {
 	for p := g.deadline.front(); p != nil && !p.deadline.After(now); p = g.deadline.front() {
 		m := p.member
+		m.setLate(true)
 		m.eachLocked(p.first, p.last(), func(p *parcel) {
 			g.counters.expired += uint64(p.n)
 			g.giveBackLocked(p, giveBack{charge: true, reason: "ack deadline exceeded"})
 		})
 		m.freedLocked()
+		m.lane.rouseLate()
 	}
 }
 

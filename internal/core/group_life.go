@@ -30,6 +30,9 @@ func (l *lane) leave(m *Member) {
 	if i := slices.Index(l.members, m); i >= 0 {
 		l.members = slices.Delete(l.members, i, i+1)
 	}
+	if m.late {
+		l.late--
+	}
 	if l.drainer == m {
 		l.drainer = nil
 	}

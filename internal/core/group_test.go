@@ -1060,3 +1060,103 @@ func TestAKeyedMessagePinsNoLargeFrame(t *testing.T) {
 		t.Errorf("200 small messages hold %d bytes, want no more than %d", held, most)
 	}
 }
+
+// serve has members take whatever they were woken for until nobody is any more, and acknowledge it at once if they are to.
+func serve(t *testing.T, acks map[*Member]bool, members ...*Member) (got map[*Member][]string) {
+	t.Helper()
+	got = map[*Member][]string{}
+	for again := true; again; {
+		again = false
+		for _, m := range members {
+			select {
+			case <-m.Wake():
+			default:
+				continue
+			}
+			again = true
+			for g, ok := take(m); ok; g, ok = take(m) {
+				got[m] = append(got[m], g.payloads...)
+				if acks[m] {
+					m.Ack(g.all())
+				}
+			}
+		}
+	}
+	return got
+}
+
+// TestWhoMissesADeadlineComesLast: a worker that hangs must not get a message again and again until it is a dead letter, while another
+// has nothing to do.
+func TestWhoMissesADeadlineComesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		hangs := join(t, b, JoinOptions{MaxInFlight: 20})
+		works := join(t, b, JoinOptions{MaxInFlight: 5})
+		take(hangs)
+		take(works) // both wait now
+		acks := map[*Member]bool{works: true}
+		publish(t, b, numbered("t", 0, 40)...)
+		first := serve(t, acks, hangs, works)
+		if len(first[hangs]) == 0 {
+			t.Fatal("the one that hangs got nothing: the test shows nothing")
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		second := serve(t, acks, hangs, works)
+		if n := len(second[hangs]); n > 0 {
+			t.Errorf("the one that hangs got %d again", n)
+		}
+		wantBooks(t, b, 40, 0, 0)
+
+		// It helps out where the others have their hands full.
+		acks[works] = false
+		publish(t, b, numbered("t", 100, 8)...)
+		third := serve(t, acks, hangs, works)
+		if len(third[works]) != 5 || len(third[hangs]) != 3 {
+			t.Errorf("the others got %d, the one that hangs %d; want 5, 3", len(third[works]), len(third[hangs]))
+		}
+		works.Ack(SequenceRange{1, 1 << 40})
+		publish(t, b, numbered("t", 200, 2)...)
+		if n := len(serve(t, acks, hangs, works)[hangs]); n > 0 {
+			t.Errorf("it got %d while another had nothing to do", n)
+		}
+		works.Ack(SequenceRange{1, 1 << 40})
+
+		// Whatever it says, it is back.
+		hangs.Ack(SequenceRange{1, 1})
+		publish(t, b, numbered("t", 300, 4)...)
+		fourth := serve(t, map[*Member]bool{}, hangs, works)
+		if len(fourth[hangs]) == 0 {
+			t.Error("it gets nothing though it has spoken")
+		}
+	})
+}
+
+// TestAllMissADeadline: where there is nobody better, those that have missed one go on getting messages.
+func TestAllMissADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		one, two := join(t, b, JoinOptions{}), join(t, b, JoinOptions{})
+		take(one)
+		take(two)
+		publish(t, b, numbered("t", 0, 10)...)
+		serve(t, nil, one, two)
+		for attempt := 2; attempt <= 5; attempt++ {
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			got := serve(t, nil, one, two)
+			if n := len(got[one]) + len(got[two]); n != 10 {
+				t.Errorf("attempt %d: %d delivered", attempt, n)
+			}
+		}
+		// One of them goes on, extending. From then on all is for it.
+		two.Extend(time.Hour, SequenceRange{1, 1 << 40})
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		publish(t, b, numbered("t", 100, 10)...)
+		got := serve(t, map[*Member]bool{two: true}, one, two)
+		if len(got[one]) > 0 || len(got[two]) == 0 {
+			t.Errorf("the one that says nothing got %d, the other %d", len(got[one]), len(got[two]))
+		}
+	})
+}

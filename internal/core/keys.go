@@ -70,9 +70,10 @@ func (g *group) laneOfKeyLocked(st *keyState, lanes []*lane) *lane {
 // idle reports whether the key has no message in the group.
 func (st *keyState) idle() bool { return st.inFlight == 0 && !st.inLane && st.waiting.len == 0 }
 
-// next returns the first waiting message if the holder may have it now.
+// next returns the first waiting message if the holder may have it now. One that is late gets no more of the key: when what it has
+// is back, another may have all of it.
 func (st *keyState) next(m *Member) *parcel {
-	if st.holder != m || st.waiting.len == 0 {
+	if st.holder != m || st.waiting.len == 0 || m.late {
 		return nil
 	}
 	p := *st.waiting.front()

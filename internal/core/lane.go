@@ -1,6 +1,9 @@
 package core
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // add queues n fresh messages at the back.
 func (l *lane) add(from *publication, start, end uint32, n int) {
@@ -121,33 +124,56 @@ func (l *lane) takeOut(p *parcel, n int) *parcel {
 	return p
 }
 
-// credit is how many more messages the lane's members may be given.
+// credit is how many more messages the lane's members may be given, late ones aside.
 func (l *lane) credit() int {
 	n := 0
 	for _, m := range l.members {
-		n += m.credit()
+		if !m.late {
+			n += m.credit()
+		}
 	}
 	return n
 }
 
+// hasPrompt reports whether a member that is not late could be given something. While there is one, late ones are not: a worker
+// that hangs would else get what it lets pass again and again, until it is a dead letter.
+func (l *lane) hasPrompt() bool {
+	return slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && m.isFree() })
+}
+
 // hungry is how many members may be given more; at least 1.
 func (l *lane) hungry() int {
+	promptOnly := l.late > 0 && l.hasPrompt()
 	n := 0
 	for _, m := range l.members {
-		if m.credit() > 0 {
+		if m.credit() > 0 && !(m.late && promptOnly) {
 			n++
 		}
 	}
 	return max(1, n)
 }
 
+// undrain lets the member go on that has taken nothing to be ready for a suspect.
+func (l *lane) undrain() {
+	m := l.drainer
+	l.drainer = nil
+	if m != nil {
+		m.wakeForMore()
+	}
+}
+
 // rouse wakes members that wait for something to do, the least loaded first and of those the one that was served longest ago, and no
 // more than there are messages.
 func (l *lane) rouse() {
-	for n := min(l.ready, l.parked); n > 0; n-- {
+	n := min(l.ready, l.parked)
+	if n == 0 {
+		return
+	}
+	promptOnly := l.late > 0 && l.hasPrompt()
+	for ; n > 0; n-- {
 		var idlest *Member
 		for _, m := range l.members {
-			if m.parked && m.mayTake() && (idlest == nil || m.idlerThan(idlest)) {
+			if m.parked && m.isFree() && !(m.late && promptOnly) && (idlest == nil || m.idlerThan(idlest)) {
 				idlest = m
 			}
 		}
@@ -155,6 +181,13 @@ func (l *lane) rouse() {
 			return
 		}
 		idlest.unpark()
+	}
+}
+
+// rouseLate is rouse for when a member is no longer free: late ones may be next.
+func (l *lane) rouseLate() {
+	if l.late > 0 {
+		l.rouse()
 	}
 }
 

@@ -23,6 +23,7 @@ type Member struct {
 	draining     bool
 	parked       bool      // its owner found nothing to take and waits to be woken
 	alone        bool      // what it has in flight is a suspect
+	late         bool      // it has let a deadline pass and said nothing since: others come first
 	flights      []*parcel // in flight, by delivery number
 	inFlight     int       // messages
 	sequence     uint64    // last delivery number given out
@@ -68,8 +69,29 @@ func (m *Member) credit() int {
 }
 
 // mayTake reports whether the member may be given anything right now.
-func (m *Member) mayTake() bool {
+func (m *Member) mayTake() bool { return m.isFree() && (!m.late || !m.lane.hasPrompt()) }
+
+// isFree is mayTake whatever the others of the lane do.
+func (m *Member) isFree() bool {
 	return m.credit() > 0 && !m.alone && (m.lane.drainer != m || m.inFlight == 0 || m.lane.suspects.Len() == 0)
+}
+
+// setLate notes that the member has let a deadline pass, or has been heard of since.
+func (m *Member) setLate(late bool) {
+	if m.late == late || m.ended {
+		return
+	}
+	m.late = late
+	if late {
+		m.lane.late++
+		return
+	}
+	m.lane.late--
+	for _, p := range m.flights {
+		if p.key != nil {
+			p.key.offer()
+		}
+	}
 }
 
 func (m *Member) park() {
@@ -124,12 +146,16 @@ func (m *Member) takeLocked(d *Delivery, maxBytes int64) {
 	share := (m.lane.ready + hungry - 1) / hungry
 	for d.Count < credit && !m.alone {
 		var p *parcel
-		if st := m.heldLocked(); st != nil && (share == 0 || m.lane.isAfter(*st.waiting.front())) {
+		st := m.heldLocked()
+		if st != nil && (share == 0 || m.lane.isAfter(*st.waiting.front())) {
 			p = m.nextHeldLocked(st, d, maxBytes-d.Bytes)
 		} else if share > 0 {
 			p = m.nextLocked(d, min(credit-d.Count, share), maxBytes-d.Bytes)
 			if p != nil {
 				share -= p.n
+			} else if st != nil && d.Count == 0 && m.isFree() {
+				// What comes first there is for others.
+				p = m.nextHeldLocked(st, d, maxBytes)
 			}
 		}
 		if p == nil {
@@ -205,11 +231,14 @@ func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
 	l := m.lane
 	if suspect := l.suspects.front(); suspect != nil {
 		if m.inFlight == 0 {
-			m.alone, l.drainer = true, nil
-			return l.takeOut(suspect, 1)
+			m.alone = true
+			p := l.takeOut(suspect, 1)
+			l.undrain()
+			return p
 		}
 		if l.drainer == nil && m.inFlight > 0 && d.Count == 0 {
 			l.drainer = m // the next suspect is for this member, as soon as it has nothing else
+			l.rouseLate()
 			return nil
 		}
 	}

@@ -83,6 +83,8 @@ func (m *Member) Extend(d time.Duration, ranges ...SequenceRange) {
 	if d == 0 {
 		d = *g.settings.AckDeadline
 	}
+	m.setLate(false)
+	defer m.freedLocked()
 	for _, r := range ranges {
 		found := false
 		m.eachLocked(r.First, r.Last, func(p *parcel) {
@@ -112,6 +114,7 @@ func (m *Member) settle(ranges []SequenceRange, f func(p *parcel)) {
 	g := m.group
 	g.mu.Lock()
 	m.lastAck = g.broker.clock.Now()
+	m.setLate(false)
 	for _, r := range ranges {
 		before := m.inFlight
 		m.eachLocked(r.First, r.Last, f)
@@ -133,6 +136,11 @@ func (m *Member) freedLocked() {
 		m.alone = false
 	}
 	m.finishLocked()
+	m.wakeForMore()
+}
+
+// wakeForMore wakes the member if there is something for it.
+func (m *Member) wakeForMore() {
 	if m.parked && m.mayTake() && (m.lane.ready > 0 || len(m.held) > 0) {
 		m.unpark()
 	}
