@@ -23,6 +23,7 @@ type leakChecked struct{ *testing.M }
 
 func (m leakChecked) Run() int {
 	code := m.M.Run()
+	removeExamples()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
 		return 1

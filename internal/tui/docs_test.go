@@ -26,7 +26,7 @@ func TestDocumentedScreens(t *testing.T) {
 				lines = append(lines, line)
 			}
 		}
-		if screen := strings.Join(lines, ""); !strings.Contains(string(page), "```text\n"+screen+"```\n") {
+		if screen := strings.Join(lines, ""); !strings.Contains(string(page), "```text by=TestDocumentedScreens\n"+screen+"```\n") {
 			t.Errorf("docs/top.md does not show %s as it is:\n%s", name, screen)
 		}
 	}
