@@ -35,7 +35,7 @@ func (o *clientOptions) liveNames(cmd *cobra.Command, v core.View, begun string)
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
 	// The environment and the file may say where the broker is. What is wrong with them is told when the command runs.
-	_, _ = loadConfig(cmd)
+	_, _ = loadConfig(cmd.Flags())
 	o.connectTimeout, o.wait = completionPatience, false
 	client, err := o.dial(ctx, &notices{w: io.Discard, quiet: true}, new(link))
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 )
@@ -80,12 +79,12 @@ type config struct {
 	sources map[string]string // by flag name: where its value comes from, in words
 }
 
-// loadConfig sets every flag of cmd that the command line does not give from the environment and the file, and reports
+// loadConfig sets every flag of fs that the command line does not give from the environment and the file, and reports
 // all that is wrong with them at once.
-func loadConfig(cmd *cobra.Command) (*config, error) {
+func loadConfig(fs *pflag.FlagSet) (*config, error) {
 	c := &config{sources: map[string]string{}}
 	var errs mistakes
-	file, err := findConfigFile(cmd.Flags())
+	file, err := findConfigFile(fs)
 	if err != nil {
 		return nil, &exitError{code: exitConfig, err: err}
 	}
@@ -95,7 +94,7 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 		errs = append(errs, file.check()...)
 		v = file.values()
 	}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+	fs.VisitAll(func(f *pflag.Flag) {
 		source, err := c.apply(f, v)
 		c.sources[f.Name] = source
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ type app struct {
 	pages    checkedWriter
 	children children                      // processes that end with this one
 	terminal atomic.Pointer[terminalState] // as it was before a screen was drawn on it; nil: none is
+	hangups  <-chan os.Signal              // SIGHUPs, for serve
 }
 
 // abort is what must be done before the process ends at once.
@@ -121,7 +123,10 @@ func (a *app) configure(cmd *cobra.Command) error {
 	if section == "" {
 		return nil
 	}
-	c, err := loadConfig(cmd)
+	if section == sectionServe {
+		a.hangups = watchHangups()
+	}
+	c, err := loadConfig(cmd.Flags())
 	unknown := unknownEnvironment(cmd.Root())
 	if section == sectionServe && len(unknown) > 0 {
 		err = withUnknown(err, unknown)

@@ -31,6 +31,9 @@ type serveOptions struct {
 	configPath  string
 	checkConfig bool
 	printConfig bool
+
+	// flags are what the command line, the environment and the file were read into.
+	flags *pflag.FlagSet
 }
 
 func newServeOptions() *serveOptions {
@@ -45,6 +48,7 @@ func newServeOptions() *serveOptions {
 }
 
 func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
+	o.flags = fs
 	b := &o.broker
 	fs.Var(list(&o.listen), "listen", "`address` to listen on, host:port or unix:///path; repeat for several")
 	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without TLS and authentication")
@@ -115,6 +119,10 @@ get that ask for nothing else. Nobody gets more than --group-capacity.
 At a stop the broker takes nothing new, delivers what is queued for at most
 --shutdown-timeout, and exits with 0. A second signal ends it at once.
 
+SIGHUP reloads: the configuration file is read again, and --log-level follows
+it. A file with a mistake in it is refused whole, and nothing changes. The log
+says in one line what a reload has done.
+
 A broker must not be reachable from other machines by accident: without TLS and
 authentication, any address but loopback and unix sockets needs --insecure.
 
@@ -150,7 +158,8 @@ takes more: about a quarter of it as room for the garbage collector, and about
 
 func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	ignoreBrokenPipe()
-	log := newLogger(o, a.err)
+	level := new(slog.LevelVar)
+	log := newLogger(o, a.err, level)
 	o.broker.Encoding = rpc.Encoding{}
 	broker, err := core.New(o.broker)
 	if err != nil {
@@ -169,12 +178,17 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	}
 	defer tuneCollector(o.broker.MaxMemory)()
 
+	reloads := newReloader(a, o, level)
 	err = announce(a, o, log, listeners)
-	if err == nil {
+	for running := err == nil; running; {
 		select {
+		case <-a.hangups:
+			reloads.reload()
 		case err = <-failed:
+			running = false
 		case <-ctx.Done():
 			log.Info("stopping", "cause", context.Cause(ctx).Error(), "shutdown_timeout", o.shutdownTimeout.String())
+			running = false
 		}
 	}
 	shutdown(server, o.shutdownTimeout, log)

@@ -10,15 +10,19 @@ func (o *serveOptions) textLog(w io.Writer) bool {
 	return o.logFormat == "text" || o.logFormat == "auto" && isTerminal(w)
 }
 
-func newLogger(o *serveOptions, w io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		level = slog.LevelInfo // not reached: the setting is one of the four names
-	}
+// newLogger returns serve's log, whose level may be changed while it is in use.
+func newLogger(o *serveOptions, w io.Writer, level *slog.LevelVar) *slog.Logger {
+	setLevel(level, o.logLevel)
 	return slog.New(newHandler(o, w, level))
 }
 
-func newHandler(o *serveOptions, w io.Writer, level slog.Level) slog.Handler {
+func setLevel(level *slog.LevelVar, name string) {
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		level.Set(slog.LevelInfo) // not reached: the setting is one of the four names
+	}
+}
+
+func newHandler(o *serveOptions, w io.Writer, level slog.Leveler) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
 	if o.textLog(w) {
 		return slog.NewTextHandler(w, options)
