@@ -146,10 +146,13 @@ func (c *config) applyFile(f *pflag.Flag, v *viper.Viper) error {
 		return nil
 	}
 	var err error
-	if l, ok := f.Value.(listValue); ok {
-		err = l.add(v.GetStringSlice(key))
-	} else {
-		err = f.Value.Set(v.GetString(key))
+	switch value := f.Value.(type) {
+	case listValue:
+		err = value.add(v.GetStringSlice(key))
+	case modeValue:
+		err = value.Set(c.file.texts[key]) // to YAML, 0660 is the number 432
+	default:
+		err = value.Set(v.GetString(key))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", c.file.at(key), fileKey(f.Name), err)

@@ -18,9 +18,11 @@ const maxConfigSize = 1 << 20
 
 // configFile is a configuration file that was read but not yet understood.
 type configFile struct {
-	path  string
-	data  []byte
-	lines map[string]int // by viper key: where it is set; filled by check
+	path string
+	data []byte
+	// By viper key, filled by check: where it is set, and what is written there if it is one value.
+	lines map[string]int
+	texts map[string]string
 }
 
 func readConfigFile(path string) (*configFile, error) {
@@ -36,7 +38,7 @@ func readConfigFile(path string) (*configFile, error) {
 	if len(data) > maxConfigSize {
 		return nil, fmt.Errorf("configuration file %s: larger than %s", path, exactSize(maxConfigSize))
 	}
-	return &configFile{path: path, data: data, lines: map[string]int{}}, nil
+	return &configFile{path: path, data: data, lines: map[string]int{}, texts: map[string]string{}}, nil
 }
 
 func (f *configFile) has(key string) bool { return f.lines[key] > 0 }
@@ -114,7 +116,7 @@ func (f *configFile) checkKey(section string, key, value *yaml.Node) []error {
 	default:
 		return []error{f.errorf(value.Line, "%s: %s where a value belongs", key.Value, kindOf(value))}
 	}
-	f.lines[viperKey(flag)] = key.Line
+	f.lines[viperKey(flag)], f.texts[viperKey(flag)] = key.Line, value.Value
 	return nil
 }
 

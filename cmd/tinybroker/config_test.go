@@ -59,6 +59,8 @@ func samples(t *testing.T, f *pflag.Flag) []string {
 		return []string{"127.0.0.1:1", "127.0.0.1:2,unix:///s", "127.0.0.1:3"}
 	case rateValue:
 		return []string{"1", "2.5", "3"}
+	case modeValue:
+		return []string{"0600", "0660", "0666"}
 	}
 	switch f.Value.Type() {
 	case "number":
@@ -201,6 +203,9 @@ func TestUnquotedNumbersInFile(t *testing.T) {
 		"send_timeout: 5":                       `send_timeout: "5" has no unit`,
 		"send_timeout: 1.5":                     `send_timeout: "1.5" has no unit`,
 		"send_timeout: .nan":                    "send_timeout:",
+		"socket_mode: 432":                      `socket_mode: "432" is not a mode such as 0600 or 0660`,
+		"socket_mode: 0060":                     "socket_mode:",
+		"socket_mode: 01777":                    "socket_mode:",
 		"consumer_capacity: 1.5":                `consumer_capacity: "1.5" is not a whole number`,
 		"consumer_capacity: true":               "consumer_capacity:",
 		"consumer_capacity: 1e12":               "consumer_capacity:",
@@ -221,6 +226,9 @@ func TestUnquotedNumbersInFile(t *testing.T) {
 		"max_memory: 2097152":     "2MiB",
 		"shutdown_timeout: 0":     "0",
 		"reflection: false":       "false",
+		"socket_mode: 0660":       "0660",
+		"socket_mode: '660'":      "0660",
+		"socket_mode: 0o666":      "0666",
 		"addr_file: 7710":         "7710",
 	} {
 		cmd, err := configured(t, "serve", "--config", writeConfig(t, text))

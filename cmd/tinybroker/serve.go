@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -21,6 +21,7 @@ type serveOptions struct {
 	broker          core.Options
 	server          rpc.ServerOptions
 	listen          []string
+	socketMode      fs.FileMode
 	insecure        bool
 	shutdownTimeout time.Duration
 	addrFile        string
@@ -41,6 +42,7 @@ func newServeOptions() *serveOptions {
 		broker:          core.DefaultOptions(),
 		server:          rpc.DefaultServerOptions(),
 		listen:          []string{"127.0.0.1:7710"},
+		socketMode:      0o600,
 		shutdownTimeout: 10 * time.Second,
 		logLevel:        "info",
 		logFormat:       "auto",
@@ -51,6 +53,7 @@ func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
 	o.flags = fs
 	b := &o.broker
 	fs.Var(list(&o.listen), "listen", "`address` to listen on, host:port or unix:///path; repeat for several")
+	fs.Var(modeValue{&o.socketMode}, "socket-mode", "who may use a unix socket that is listened on, as the `mode` of its file: 0660 lets the group in")
 	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without TLS and authentication")
 	fs.Var(whole(&b.ConsumerCapacity, 1, 1<<22), "consumer-capacity", "queue slots of a subscription, in messages")
 	fs.Var(size(&b.ConsumerCapacityBytes, 1<<10, 1<<34), "consumer-capacity-bytes", "size of the same queue, in bytes")
@@ -165,7 +168,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	if err != nil {
 		return failf(exitConfig, "%w", err)
 	}
-	listeners, err := listenAll(o.listen)
+	listeners, err := listenAll(o.listen, o.socketMode)
 	if err != nil {
 		return err
 	}
@@ -179,7 +182,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	defer tuneCollector(o.broker.MaxMemory)()
 
 	reloads := newReloader(a, o, level)
-	err = announce(a, o, log, listeners)
+	addrFile, err := announce(a, o, log, listeners)
 	for running := err == nil; running; {
 		select {
 		case <-a.hangups:
@@ -193,14 +196,13 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	}
 	shutdown(server, o.shutdownTimeout, log)
 	serving.Wait()
-	if o.addrFile != "" {
-		_ = os.Remove(o.addrFile) // may never have been written
-	}
+	addrFile.remove()
 	return err
 }
 
-// announce says, to those who start brokers from scripts as well as to people, that clients can connect.
-func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener) error {
+// announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
+// address file, if there is to be one.
+func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener) (addrFile ownFile, err error) {
 	for _, address := range o.listen {
 		if loopback, err := isLoopback(address); err == nil && !loopback {
 			log.Warn("listening without TLS and authentication on an address that other machines may reach", "listen", address)
@@ -215,7 +217,7 @@ func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listene
 	if o.addrFile != "" {
 		return writeAddrFile(o.addrFile, listeners)
 	}
-	return nil
+	return ownFile{}, nil
 }
 
 func shutdown(server *rpc.Server, timeout time.Duration, log *slog.Logger) {

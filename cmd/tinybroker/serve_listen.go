@@ -29,6 +29,9 @@ func checkListen(address string, insecure bool) error {
 		if path == "" || strings.HasPrefix(address, "unix://") && !strings.HasPrefix(path, "/") {
 			return fmt.Errorf("listen: %q names no absolute path; write unix:///run/tinybroker.sock", address)
 		}
+		if strings.HasPrefix(path, "@") {
+			return fmt.Errorf("listen: %q: an abstract socket has no mode, so anybody could use it; give a path", address)
+		}
 		return nil
 	}
 	_, port, err := net.SplitHostPort(address)
@@ -78,10 +81,10 @@ func isLoopback(address string) (bool, error) {
 }
 
 // listenAll binds every address or none.
-func listenAll(addresses []string) ([]net.Listener, error) {
+func listenAll(addresses []string, mode fs.FileMode) ([]net.Listener, error) {
 	var listeners []net.Listener
 	for _, address := range addresses {
-		l, err := listen(address)
+		l, err := listen(address, mode)
 		if err != nil {
 			for _, l := range listeners {
 				l.Close()
@@ -93,9 +96,9 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-func listen(address string) (net.Listener, error) {
+func listen(address string, mode fs.FileMode) (net.Listener, error) {
 	if path, ok := socketPath(address); ok {
-		return listenUnix(path)
+		return listenUnix(path, mode)
 	}
 	return net.Listen("tcp", address)
 }
@@ -106,15 +109,41 @@ var errSocketInUse = errors.New("address already in use")
 // errNotSocket: something else than a socket is in the way, and it is not ours to remove.
 var errNotSocket = errors.New("a file that is not a socket is in the way")
 
-// listenUnix binds a socket that only this user can use. A socket file that a killed broker left behind is removed; one
-// that somebody listens on is not.
-func listenUnix(path string) (net.Listener, error) {
+// socketListener takes its socket file away when it is closed, if it is still its own.
+type socketListener struct {
+	*net.UnixListener
+	file ownFile
+}
+
+// Close implements net.Listener.
+func (l *socketListener) Close() error {
+	l.file.remove()
+	return l.UnixListener.Close()
+}
+
+// listenUnix binds a socket that those can use whom mode allows to. A socket file that a killed broker left behind is removed;
+// one that somebody listens on is not.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
 	restore := privateUmask()
-	defer restore()
-	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	restore()
+	if err != nil {
+		return nil, err
+	}
+	err = os.Chmod(path, mode)
+	var file ownFile
+	if err == nil {
+		file, err = claim(path)
+	}
+	if err != nil {
+		_ = l.Close() // never used
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	return &socketListener{l, file}, nil
 }
 
 func removeStale(path string) error {
@@ -168,16 +197,16 @@ func addressOf(l net.Listener) string {
 }
 
 // writeAddrFile writes one address a line, so that a reader sees all of them or no file at all.
-func writeAddrFile(path string, listeners []net.Listener) error {
+func writeAddrFile(path string, listeners []net.Listener) (ownFile, error) {
 	var text strings.Builder
 	for _, l := range listeners {
 		fmt.Fprintln(&text, addressOf(l))
 	}
 	err := writeFileAtomic(path, []byte(text.String()))
 	if err != nil {
-		return failf(exitIO, "--addr-file %s: %s", path, rootCause(err))
+		return ownFile{}, failf(exitIO, "--addr-file %s: %s", path, rootCause(err))
 	}
-	return nil
+	return claim(path)
 }
 
 // writeFileAtomic creates or replaces a file in one step.

@@ -151,6 +151,76 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
+// The owner alone may use a socket, unless the broker is told otherwise; the umask has no say.
+func TestSocketMode(t *testing.T) {
+	t.Parallel()
+	for mode, args := range map[os.FileMode][]string{
+		0o600: {},
+		0o660: {"--socket-mode", "0660"},
+		0o666: {"--socket-mode", "666"},
+		0o770: {"--socket-mode", "0o770"},
+	} {
+		b := startSocketBroker(t, filepath.Join(t.TempDir(), "s"), args...)
+		info, err := os.Lstat(strings.TrimPrefix(b.address, "unix://"))
+		if err != nil || info.Mode() != os.ModeSocket|mode {
+			t.Errorf("%q: %v, %v", args, info.Mode(), err)
+		}
+		b.pub("", "x", "y")
+	}
+	p := start(t, []string{"serve", "--socket-mode", "0060"})
+	p.ended(exitUsage)
+	if want := "tinybroker: --socket-mode: \"0060\" is not a mode such as 0600 or 0660, with which the owner can read and write\n"; p.stderr.String() != want {
+		t.Errorf("%q", p.stderr.String())
+	}
+	p = start(t, []string{"serve", "--listen", "unix:@abstract"})
+	p.ended(exitConfig)
+	if !strings.Contains(p.stderr.String(), "an abstract socket has no mode, so anybody could use it; give a path") {
+		t.Errorf("%q", p.stderr.String())
+	}
+}
+
+func startSocketBroker(t *testing.T, path string, args ...string) *broker {
+	t.Helper()
+	b := &broker{process: start(t, append([]string{"serve", "--listen", "unix://" + path}, args...)), address: "unix://" + path}
+	b.says("listening on unix://" + path)
+	return b
+}
+
+// A broker that ends leaves alone what another has put in the place of its socket and its address file.
+func TestSuccessorKeepsItsFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, file := filepath.Join(dir, "s"), filepath.Join(dir, "addr")
+	old := startSocketBroker(t, socket, "--addr-file", file)
+	waitFile(t, file)
+	if err := os.Remove(socket); err != nil { // as somebody may do who takes it for stale
+		t.Fatal(err)
+	}
+	successor := startSocketBroker(t, socket, "--listen", "127.0.0.1:0", "--addr-file", file)
+	eventually(t, "the address file is the successor's", func() bool { return strings.Count(waitFile(t, file), "\n") == 2 })
+	old.signal(syscall.SIGTERM)
+	old.ended(0)
+	if strings.Count(waitFile(t, file), "\n") != 2 {
+		t.Error("the address file has changed")
+	}
+	successor.pub("", "x", "y")
+	successor.signal(syscall.SIGTERM)
+	successor.ended(0)
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	// One that could not start has no file to take away.
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken := startBroker(t)
+	start(t, []string{"serve", "--listen", taken.address, "--addr-file", file}).ended(exitUnavailable)
+	if got := waitFile(t, file); got != "precious" {
+		t.Errorf("the file holds %q", got)
+	}
+}
+
 // Proxy variables do not come between programs on one machine.
 func TestProxyVariables(t *testing.T) {
 	t.Parallel()

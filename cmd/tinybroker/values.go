@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"regexp"
 	"slices"
@@ -181,6 +182,26 @@ func (v choiceValue) Set(s string) error {
 		return fmt.Errorf("%q is not one of %s", s, strings.Join(v.words, ", "))
 	}
 	*v.p = s
+	return nil
+}
+
+// modeValue is the access mode of a file, in octal digits.
+type modeValue struct{ p *fs.FileMode }
+
+var modeForm = regexp.MustCompile(`^0?o?[67][0-7]{2}$`)
+
+func (v modeValue) String() string { return fmt.Sprintf("%04o", *v.p) }
+func (v modeValue) Type() string   { return "mode" }
+
+func (v modeValue) Set(s string) error {
+	if !modeForm.MatchString(s) {
+		return fmt.Errorf("%q is not a mode such as 0600 or 0660, with which the owner can read and write", s)
+	}
+	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0o"), 8, 32)
+	if err != nil {
+		return err
+	}
+	*v.p = fs.FileMode(n)
 	return nil
 }
 

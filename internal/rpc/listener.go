@@ -74,7 +74,9 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// serverConn is one accepted connection.
+// serverConn is one accepted connection. That it wraps the TCP connection keeps gRPC from setting TCP_USER_TIMEOUT on it, to the
+// five seconds of a ping's answer. That is on purpose: Linux also ends connections by it whose peer is there and has a
+// full receive buffer, and a subscriber may pause for longer. Who has gone does not answer pings, which is noticed as soon.
 type serverConn struct {
 	net.Conn
 	connections *connections
