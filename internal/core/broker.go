@@ -32,6 +32,9 @@ type Broker struct {
 	groups        map[string]*group
 	evictions     evictionLog
 
+	reclaimMu sync.Mutex // held while memory is made free, comes before mu
+	reclaimed time.Time  // when that last found nothing
+
 	sampleMu sync.Mutex // comes before all others
 	sampler  sampler
 }

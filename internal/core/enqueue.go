@@ -12,18 +12,21 @@ func (s *Subscription) box() *intake { return &s.intake }
 func (s *Subscription) addTo(receivers []receiver) []receiver { return append(receivers, s) }
 
 // commit implements receiver.
-func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, reserved bool) bool {
+func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, reserved bool) fate {
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
-		return false
+		return missed
 	}
 	empty := s.queue.len == 0
-	took := true
+	took := false
 	if reserved || s.reserve(false, int64(n), int64(end-start)) {
-		s.pushLocked(p, start, end, n)
+		took = s.pushLocked(p, start, end, n)
 	} else {
 		took = s.overflowLocked(p, start, end, n)
+	}
+	if empty {
+		s.taken = p.now
 	}
 	p.crowded = p.crowded || s.over(2)
 	s.lagging = s.lagging || s.over(3)
@@ -34,14 +37,32 @@ func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, 
 		default:
 		}
 	}
-	return took
+	if !took {
+		return discarded
+	}
+	return taken
 }
 
-func (s *Subscription) pushLocked(p *publication, start, end uint32, n int) {
+// pushLocked queues n records for which room is reserved. False: there is none in the broker's memory for a queue that long.
+func (s *Subscription) pushLocked(p *publication, start, end uint32, n int) bool {
 	before := uint32(min(s.droppedBack, math.MaxUint32)) // more than that is told with the next entry
-	s.queue.push(p.frame, start, end, uint32(n), before)
+	if !s.queue.push(p.frame, start, end, uint32(n), before) {
+		s.takenLocked(int64(n), int64(end-start))
+		if s.overflow == OverflowEvict {
+			s.endLocked(EndEvicted, s.memoryText(), n)
+			p.ended = append(p.ended, s)
+		} else {
+			s.dropBackLocked(n)
+		}
+		return false
+	}
 	s.droppedBack -= uint64(before)
 	s.noteLocked(p, n, int64(end-start))
+	return true
+}
+
+func (s *Subscription) memoryText() string {
+	return fmt.Sprintf("memory full (%d bytes)", s.broker.memory.limit)
 }
 
 // overflowLocked applies the overflow policy to n records that do not fit.
@@ -58,18 +79,18 @@ func (s *Subscription) overflowLocked(p *publication, start, end uint32, n int) 
 			}
 			s.dropFrontLocked(int64(n), int64(end-start))
 		}
-		s.pushLocked(p, start, end, n)
-		return true
+		s.queue.settleRoom(&s.broker.memory)
+		return s.pushLocked(p, start, end, n)
 	case OverflowDropNewest:
 		used, usedBytes := s.fill.load()
 		k, size := measure(s.encoding, data[start:end], min(n, int(max(0, s.capacity-used))), s.capacityBytes-usedBytes)
 		if k > 0 && s.reserve(false, int64(k), size) {
-			s.pushLocked(p, start, start+uint32(size), k)
+			took = s.pushLocked(p, start, start+uint32(size), k)
 		} else {
 			k = 0
 		}
 		s.dropBackLocked(n - k)
-		return k > 0
+		return took
 	default:
 		s.endLocked(EndEvicted, s.fullText(n), n)
 		p.ended = append(p.ended, s)
@@ -115,6 +136,11 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 	} else {
 		e = s.queue.split(uint32(drop), uint32(length))
 	}
+	s.dropEntryLocked(e)
+}
+
+// dropEntryLocked counts what was taken from the front as dropped.
+func (s *Subscription) dropEntryLocked(e entry) {
 	e.frame.release()
 	s.fill.remove(int64(e.n), e.size())
 	s.droppedFront += uint64(e.n) + uint64(e.before)

@@ -148,7 +148,7 @@ func (g *group) waiting() int64 {
 }
 
 // commit implements receiver.
-func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, reserved bool) bool {
+func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, reserved bool) fate {
 	g := r.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,12 +158,12 @@ func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, 
 		if reserved {
 			g.takenLocked(int64(n), int64(end-start))
 		}
-		return false
+		return missed
 	}
 	g.counters.accepted += uint64(n)
 	if !reserved {
 		if start, end, n = g.makeRoomLocked(p.frame, start, end, n); n == 0 {
-			return false
+			return discarded
 		}
 	}
 	g.noteLocked(p, n, int64(end-start))
@@ -175,7 +175,7 @@ func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, 
 	} else {
 		g.addLocked(r.lanes, p, start, end, n)
 	}
-	return true
+	return taken
 }
 
 // makeRoomLocked applies a dropping overflow policy: it returns which part of frame.data[start:end] is to be queued, for

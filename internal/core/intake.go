@@ -10,9 +10,18 @@ type receiver interface {
 	// box returns the receiver's intake.
 	box() *intake
 	// commit queues n records, p.frame.data[start:end]. Without a reservation the overflow policy applies if there
-	// is still no room. It reports whether any of them was taken.
-	commit(p *publication, run *Run, start, end uint32, n int, reserved bool) bool
+	// is still no room.
+	commit(p *publication, run *Run, start, end uint32, n int, reserved bool) fate
 }
+
+// fate is what became of records at a receiver.
+type fate int
+
+const (
+	missed    fate = iota // the receiver has gone: they were never for it
+	taken                 // some of them are queued
+	discarded             // all of them are counted as dropped, or as lost with a subscription that they have evicted
+)
 
 // intake is the publishers' side of a bounded queue: how much room there is, who waits for more, and whether to wait at
 // all. Reservations are only made under the lock of the topic's shard, and never outlive it.

@@ -1,6 +1,10 @@
 package core
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
 
 // frameOverhead is what a held frame costs beside its bytes: its own bookkeeping, the allocator's rounding and the queue
 // entry that holds it. Without it a million one-byte messages would look like a megabyte.
@@ -10,6 +14,10 @@ const frameOverhead = 128
 type memory struct {
 	limit int64
 	used  atomic.Int64
+
+	waiting atomic.Int32 // publishers that wait for something to be freed
+	mu      sync.Mutex
+	waiters []chan struct{}
 }
 
 // acquire accounts for size bytes, or refuses when that would exceed the limit.
@@ -19,6 +27,40 @@ func (m *memory) acquire(size int64) bool {
 	}
 	m.used.Add(-size)
 	return false
+}
+
+// free gives bytes back.
+func (m *memory) free(size int64) {
+	m.used.Add(-size)
+	if m.waiting.Load() == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.waiters {
+		close(w)
+	}
+	m.waiters = nil
+}
+
+// awaitFree returns a channel that is closed when something has been freed since; endWait must follow.
+func (m *memory) awaitFree() chan struct{} {
+	w := make(chan struct{})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiters = append(m.waiters, w)
+	m.waiting.Add(1)
+	return w
+}
+
+// endWait takes awaitFree back.
+func (m *memory) endWait(w chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting.Add(-1)
+	if i := slices.Index(m.waiters, w); i >= 0 {
+		m.waiters = slices.Delete(m.waiters, i, i+1)
+	}
 }
 
 // tight reports whether more than half of the memory is in use: time to be careful with what is retained.
@@ -60,7 +102,7 @@ func (f *frame) retain() { f.refs.Add(1) }
 
 func (f *frame) release() {
 	if f.refs.Add(-1) == 0 {
-		f.mem.used.Add(-int64(len(f.data)) - frameOverhead)
+		f.mem.free(int64(len(f.data)) + frameOverhead)
 	}
 }
 

@@ -73,16 +73,19 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 		b.refuse(batch.Runs, ErrDraining)
 		return ErrDraining
 	}
-	f := newFrame(&b.memory, batch.Data)
-	if f == nil {
-		b.refuse(batch.Runs, ErrMemory)
-		return nil
+	f, err := b.admit(ctx, batch)
+	if err != nil {
+		b.refuse(batch.Runs, err)
+		if errors.Is(err, ErrMemory) {
+			return nil
+		}
+		return err
 	}
 	p := publications.Get().(*publication)
 	p.id = b.publications.Add(1)
 	p.now = b.clock.Now()
 	p.frame, p.patience, p.grace, p.gaveUp, p.crowded = f, batch.MaxWait, frameGrace, nil, false
-	err := b.publishRuns(ctx, p, batch.Runs)
+	err = b.publishRuns(ctx, p, batch.Runs)
 	crowded := p.crowded
 	p.frame, p.gaveUp = nil, nil
 	publications.Put(p)
@@ -163,7 +166,7 @@ func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes 
 			continue
 		}
 		r.Receivers = piece.receivers
-		if piece.receivers == 0 {
+		if piece.matched == 0 {
 			r.Unrouted += piece.count
 		}
 	}
@@ -173,7 +176,8 @@ func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes 
 // piece is as much of a run as was queued in one go.
 type piece struct {
 	count, size int // records, and their bytes
-	receivers   int
+	receivers   int // who took them
+	matched     int // the same, and those who have counted them as dropped or lost
 }
 
 // fanOut queues a piece of what is left of a run at every receiver of its topic, or nothing at any: as many of the records
@@ -201,8 +205,12 @@ func (b *Broker) fanOut(p *publication, r *Run, start int) (_ piece, blocked *in
 	}
 	done := piece{count: n, size: end - start}
 	for i, receiver := range rt.receivers {
-		if receiver.commit(p, r, uint32(start), uint32(end), n, p.granted[i]) {
+		switch receiver.commit(p, r, uint32(start), uint32(end), n, p.granted[i]) {
+		case taken:
 			done.receivers++
+			done.matched++
+		case discarded:
+			done.matched++
 		}
 	}
 	rt.count(p, done)

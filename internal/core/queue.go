@@ -1,5 +1,7 @@
 package core
 
+import "unsafe"
+
 // entry is a piece of a frame waiting in a queue: n records in frame.data[start:end]. It owns one reference.
 type entry struct {
 	frame      *frame
@@ -11,26 +13,53 @@ type entry struct {
 func (e *entry) size() int64 { return int64(e.end - e.start) }
 
 // queue is a first-in-first-out list of entries. Not safe for concurrent use. The zero value is an empty queue.
-type queue struct{ ring[entry] }
+type queue struct {
+	ring[entry]
+	charged int64 // what its room takes of max_memory
+}
+
+const (
+	entrySize = int64(unsafe.Sizeof(entry{}))
+	// freeEntries is for how many entries any queue has room without its being accounted for. Messages are: this is about many queues that
+	// hold the same ones.
+	freeEntries = 1024
+)
 
 // push appends frame.data[start:end] with n records and takes a reference. Neighbouring records of one frame become
-// one entry again, so that a frame of alternating topics costs a wide subscription what a frame of one topic costs.
-func (q *queue) push(f *frame, start, end, n, before uint32) {
+// one entry again, so that a frame of alternating topics costs a wide subscription what a frame of one topic costs. False:
+// memory is full, and the queue would have to grow.
+func (q *queue) push(f *frame, start, end, n, before uint32) bool {
 	if q.len > 0 {
 		last := q.back()
 		if last.frame == f && last.end == start && before == 0 {
 			last.end, last.n = end, last.n+n
-			return
+			return true
 		}
 		if last.frame != f && last.frame.sparse(last.start, last.end) {
 			last.compact()
 		}
+	}
+	if q.len == len(q.slots) && q.len >= freeEntries {
+		more := int64(q.len) * entrySize
+		if !f.mem.acquire(more) {
+			return false
+		}
+		q.charged += more
 	}
 	f.retain()
 	q.pushBack(entry{frame: f, start: start, end: end, n: n, before: before})
 	e := q.back()
 	if f.mem.tight() && f.sparse(start, end) {
 		e.compact()
+	}
+	return true
+}
+
+// settleRoom gives back what was accounted for the room of a queue that has let go of it.
+func (q *queue) settleRoom(m *memory) {
+	if q.charged > 0 && q.slots == nil {
+		m.free(q.charged)
+		q.charged = 0
 	}
 }
 

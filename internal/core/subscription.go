@@ -95,10 +95,11 @@ type Subscription struct {
 	queue        queue
 	draining     bool
 	ending       Ending
-	sequence     uint64 // last delivery number given out
-	droppedFront uint64 // dropped before the queue's front
-	droppedBack  uint64 // dropped after the queue's back
-	dropped      uint64 // by policy, in all
+	sequence     uint64    // last delivery number given out
+	taken        time.Time // when it last took something, or found its queue empty and then not
+	droppedFront uint64    // dropped before the queue's front
+	droppedBack  uint64    // dropped after the queue's back
+	dropped      uint64    // by policy, in all
 	outMeter     meter
 	waited       int  // samples in a row that found messages waiting and none taken since the one before
 	lagging      bool // past three quarters, not yet told
@@ -150,6 +151,8 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 		}
 		d.add(e)
 	}
+	s.queue.settleRoom(&s.broker.memory)
+	s.taken = s.broker.clock.Now()
 	s.sequence += uint64(d.Count)
 	left, leftBytes := s.takenLocked(int64(d.Count), d.Bytes)
 	if s.lagging {
@@ -273,6 +276,8 @@ func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 		e.frame.release()
 	}
 	lost := uint64(queued + extra)
+	s.queue.slots = nil
+	s.queue.settleRoom(&s.broker.memory)
 	s.queue = queue{}
 	s.ending = Ending{
 		Reason:       reason,

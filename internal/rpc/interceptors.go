@@ -13,34 +13,59 @@ import (
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
+const reflectionPrefix = "/grpc.reflection."
+
 // gRPC does not recover the panics of handlers: one odd request would end the broker. The guards turn them into a status
 // and a log line with the stack.
 
 func (s *Server) guardUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.recover(info.FullMethod, &err)
+	call := inCallOf(ctx)
+	call.given()
+	defer call.end()
 	resp, err = handler(ctx, req)
 	return resp, s.toStatus(info.FullMethod, err)
 }
 
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer s.recover(info.FullMethod, &err)
-	call := func() error { return handler(srv, stream) }
-	if strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
-		err = s.untilDraining(call)
+	observed := &observedStream{stream, inCallOf(stream.Context())}
+	defer observed.in.end()
+	call := func() error { return handler(srv, observed) }
+	if strings.HasPrefix(info.FullMethod, reflectionPrefix) {
+		err = s.untilDraining(observed.in, call)
 	} else {
 		err = call()
 	}
 	return s.toStatus(info.FullMethod, err)
 }
 
+// observedStream tells when a request has been dealt with: at the latest when the next one is asked for.
+type observedStream struct {
+	grpc.ServerStream
+	in *inCall
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *observedStream) RecvMsg(m any) error {
+	s.in.settle()
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		s.in.given()
+	}
+	return err
+}
+
 // untilDraining runs a handler that is not ours and would keep its stream open for as long as the client does. The
 // return of the call ends the stream, and with it the handler.
-func (s *Server) untilDraining(call func() error) error {
+func (s *Server) untilDraining(in *inCall, call func() error) error {
 	ended := make(chan error, 1)
 	s.loops.Go(func() { ended <- s.guarded(call) })
 	select {
 	case err := <-ended:
 		return err
+	case <-in.refusal():
+		return errInbound
 	case <-s.broker.Draining():
 		return core.ErrDraining
 	}

@@ -80,6 +80,7 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 type serverConn struct {
 	net.Conn
 	connections *connections
+	inflow      *inflow // set by the handshake, before the first call
 
 	// Guarded by connections.mu.
 	established bool

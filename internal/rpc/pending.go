@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"sync"
 
 	"google.golang.org/grpc/mem"
@@ -15,7 +16,11 @@ type pendingFrames struct {
 	mu    sync.Mutex
 	first *pendingFrame // a list in no particular order
 	n     int
+	room  chan struct{} // closed when few are left; nil: nobody waits for that
 }
+
+// maxPending bounds the frames of a stream. gRPC itself bounds their bytes, and a frame of a few bytes costs it many times that.
+const maxPending = 64
 
 // pendingFrame is one of them. It is the mem.BufferPool of the frame's last bytes, which is told when the transport
 // is done with those.
@@ -58,6 +63,34 @@ func (p *pendingFrames) count() int {
 	return p.n
 }
 
+// await waits until there is room for one more frame, or ctx ends.
+func (p *pendingFrames) await(ctx context.Context) error {
+	p.mu.Lock()
+	if p.n < maxPending {
+		p.mu.Unlock()
+		return nil
+	}
+	if p.room == nil {
+		p.room = make(chan struct{})
+	}
+	room := p.room
+	p.mu.Unlock()
+	select {
+	case <-room:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// relieveLocked lets go on whoever waits for room.
+func (p *pendingFrames) relieveLocked() {
+	if p.room != nil && p.n <= maxPending/2 {
+		close(p.room)
+		p.room = nil
+	}
+}
+
 // letGo accounts for the frames no longer: the stream or its connection is gone, and the transport, which does not always say
 // so, will not write them.
 func (p *pendingFrames) letGo() {
@@ -68,6 +101,7 @@ func (p *pendingFrames) letGo() {
 		f.hold.Release()
 	}
 	p.first, p.n = nil, 0
+	p.relieveLocked()
 }
 
 // remove takes f off the list; false: it is not there any more.
@@ -87,6 +121,7 @@ func (p *pendingFrames) remove(f *pendingFrame) bool {
 	}
 	p.n--
 	f.listed, f.next, f.prev = false, nil, nil
+	p.relieveLocked()
 	return true
 }
 

@@ -53,6 +53,7 @@ func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybroke
 		broker.CountRefused(1)
 		return nil, err
 	}
+	inCallOf(ctx).settle() // the broker accounts for it from here on
 	runs := [1]core.Run{{Topic: topic, End: len(record), Count: 1, Keyed: true}}
 	if err := broker.Publish(ctx, &core.Batch{Data: record, Runs: runs[:], MaxWait: maxWait}); err != nil {
 		return nil, err

@@ -7,6 +7,9 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -21,6 +24,8 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 	select {
 	case err := <-ended:
 		return err
+	case <-inCallOf(stream.Context()).refusal():
+		return errInbound
 	case <-s.server.broker.Draining():
 		p.stop()
 		return core.ErrDraining
@@ -39,6 +44,7 @@ type publishStream struct {
 	scan     frameScan
 	runs     []core.Run
 	position uint64 // messages dealt with so far
+	pending  pendingFrames
 }
 
 const (
@@ -90,6 +96,7 @@ func (p *publishStream) publish(frame []byte) error {
 	if p.stopped {
 		return core.ErrDraining
 	}
+	inCallOf(p.stream.Context()).settle() // the broker accounts for it from here on
 	err := p.broker.Publish(p.stream.Context(), &core.Batch{Data: frame, Runs: p.runs, MaxWait: p.scan.maxWait})
 	// Receivers have just been woken. They go first: a receipt written now would be on a processor that they wait for.
 	runtime.Gosched()
@@ -123,7 +130,7 @@ func (p *publishStream) confirm() (whole bool, err error) {
 	for i := range p.runs {
 		if len(receipt.Failures) == maxFailures {
 			receipt.AcceptedThrough = p.position
-			if err := p.stream.SendMsg(receipt); err != nil {
+			if err := p.send(receipt); err != nil {
 				return false, err
 			}
 			receipt = &tinybrokerv1.PublishStreamResponse{}
@@ -136,8 +143,25 @@ func (p *publishStream) confirm() (whole bool, err error) {
 		return false, nil
 	}
 	receipt.AcceptedThrough = p.position
-	return whole, p.stream.SendMsg(receipt)
+	return whole, p.send(receipt)
 }
+
+// send sends one receipt. A publisher that does not take its receipts is not read any more before they take much.
+func (p *publishStream) send(receipt *tinybrokerv1.PublishStreamResponse) error {
+	if err := p.pending.await(p.stream.Context()); err != nil {
+		return err
+	}
+	encoded, err := proto.Marshal(receipt)
+	if err != nil {
+		return err
+	}
+	return p.stream.SendMsg(&rawFrame{bufs: mem.BufferSlice{p.pending.tail(&receiptHead, nil), mem.SliceBuffer(encoded)}})
+}
+
+const fieldUnrouted = 2 // PublishStreamResponse
+
+// receiptHead begins every receipt, and says nothing: `unrouted` is 0, unless it follows.
+var receiptHead = protowire.AppendVarint(protowire.AppendTag(make([]byte, 0, tailCapacity), fieldUnrouted, protowire.VarintType), 0)
 
 // account adds what became of a run to a receipt; false: the run and those after it were not dealt with to the end.
 func (p *publishStream) account(run *core.Run, receipt *tinybrokerv1.PublishStreamResponse) bool {

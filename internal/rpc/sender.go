@@ -52,7 +52,10 @@ func (s *sender) run() error {
 func (s *sender) send(d *core.Delivery) error {
 	n := int64(d.Count)
 	given := !s.underWay.CompareAndSwap(0, n)
-	err := s.stream.SendMsg(&rawFrame{bufs: deliveryFrame(d, s.pending)})
+	err := s.pending.await(s.stream.Context())
+	if err == nil {
+		err = s.stream.SendMsg(&rawFrame{bufs: deliveryFrame(d, s.pending)})
+	}
 	given = given || !s.underWay.CompareAndSwap(n, 0)
 	s.sub.Settle(d, err == nil && !given)
 	return err

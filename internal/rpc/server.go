@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -81,6 +82,7 @@ type Server struct {
 	log         *slog.Logger
 	grpc        *grpc.Server
 	connections *connections
+	inbound     *inbound
 	loops       sync.WaitGroup // goroutines started by handlers, which they do not wait for
 	sampling    sync.Once
 
@@ -94,6 +96,7 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 		options:     o,
 		log:         o.Logger,
 		connections: newConnections(),
+		inbound:     newInbound(broker.Options(), o.MaxConnections),
 	}
 	if s.options.times == (serverTimes{}) {
 		s.options.times = defaultServerTimes
@@ -128,6 +131,8 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 	t := s.options.times
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newRawCodec()),
+		grpc.Creds(s.inbound.credentials(insecure.NewCredentials())),
+		grpc.InTapHandle(s.inbound.tap),
 		grpc.ReadBufferSize(bufferSize),
 		grpc.WriteBufferSize(bufferSize),
 		grpc.InitialWindowSize(windowSize),

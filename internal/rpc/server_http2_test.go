@@ -45,6 +45,20 @@ func dialHTTP2(t testing.TB, s *station, settings ...http2.Setting) *http2Client
 
 // call begins a call and sends its first request, leaving the stream open. It returns the stream's number.
 func (c *http2Client) call(method string, request proto.Message) (uint32, error) {
+	stream, err := c.begin(method)
+	if err != nil {
+		return 0, err
+	}
+	body, err := proto.Marshal(request)
+	if err != nil {
+		return 0, err
+	}
+	data := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body)))
+	return stream, c.WriteData(stream, false, append(data, body...))
+}
+
+// begin begins a call and leaves it to the caller to send anything.
+func (c *http2Client) begin(method string) (uint32, error) {
 	c.headers.Reset()
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "test"},
@@ -56,16 +70,7 @@ func (c *http2Client) call(method string, request proto.Message) (uint32, error)
 	}
 	stream := c.next
 	c.next += 2
-	err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.headers.Bytes(), EndHeaders: true})
-	if err != nil {
-		return 0, err
-	}
-	body, err := proto.Marshal(request)
-	if err != nil {
-		return 0, err
-	}
-	data := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body)))
-	return stream, c.WriteData(stream, false, append(data, body...))
+	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.headers.Bytes(), EndHeaders: true})
 }
 
 // read hands frames to handle until that says stop or the connection ends. It writes nothing.

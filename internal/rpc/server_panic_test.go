@@ -74,7 +74,7 @@ func TestPanicsOfHandlers(t *testing.T) {
 		t.Errorf("unary: %v", err)
 	}
 	for _, method := range []string{"/t/S", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
-		err = station.server.guardStream(nil, nil, &grpc.StreamServerInfo{FullMethod: method}, func(any, grpc.ServerStream) error { panic("stream") })
+		err = station.server.guardStream(nil, bareStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: method}, func(any, grpc.ServerStream) error { panic("stream") })
 		if status.Code(err) != codes.Internal {
 			t.Errorf("%s: %v", method, err)
 		}
@@ -82,7 +82,7 @@ func TestPanicsOfHandlers(t *testing.T) {
 	if n := len(station.log.with(t, "panic in a call")); n != 3 {
 		t.Errorf("%d panics logged", n)
 	}
-	err = station.server.guardStream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/t/S"}, func(any, grpc.ServerStream) error {
+	err = station.server.guardStream(nil, bareStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/t/S"}, func(any, grpc.ServerStream) error {
 		return secretError{}
 	})
 	if status.Code(err) != codes.Internal || status.Convert(err).Message() != "internal error" {
@@ -92,6 +92,14 @@ func TestPanicsOfHandlers(t *testing.T) {
 		t.Errorf("logged %v", lines)
 	}
 }
+
+// bareStream is a stream of which nothing but the context is used.
+type bareStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s bareStream) Context() context.Context { return s.ctx }
 
 type secretError struct{}
 

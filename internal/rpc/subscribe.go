@@ -48,6 +48,7 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 		<-returned // only now is it settled how the subscription has ended, and what was lost with it
 		s.server.logEnding(sub)
 	})
+	refused := inCallOf(stream.Context()).refusal()
 	heard := make(chan error, 1)
 	s.server.loops.Go(func() { heard <- s.server.guarded(func() error { return listen(stream, sub) }) })
 	for {
@@ -57,6 +58,8 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 				return err
 			}
 			heard = nil // half-closed: the subscription goes on
+		case <-refused:
+			return errInbound
 		case err := <-sent:
 			if err != nil {
 				return err
@@ -124,6 +127,8 @@ func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.Subs
 	select {
 	case err := <-received:
 		return request, err
+	case <-inCallOf(stream.Context()).refusal():
+		return nil, errInbound
 	case <-s.server.broker.Draining():
 		return nil, core.ErrDraining
 	}

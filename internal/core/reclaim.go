@@ -1,0 +1,165 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// When memory is full, a publisher with patience waits first. Then the broadcast subscriptions that hold what they do not take are
+// evicted, or lose their queues if their policy is to drop, until the batch fits; and only where that cannot help is it refused.
+
+// idleHolder is how long a subscription must have taken nothing, though there was something, before it may be evicted for the memory
+// it holds. It is what any subscription may take to be busy, see frameGrace.
+const idleHolder = frameGrace
+
+// reclaimPause is the least time between two looks at all subscriptions that have found nothing to free.
+const reclaimPause = 20 * time.Millisecond
+
+// admit accounts for a batch and returns it as a frame.
+func (b *Broker) admit(ctx context.Context, batch *Batch) (*frame, error) {
+	if f := newFrame(&b.memory, batch.Data); f != nil {
+		return f, nil
+	}
+	size := int64(len(batch.Data)) + frameOverhead
+	if size > b.memory.limit {
+		return nil, ErrMemory
+	}
+	if batch.MaxWait > 0 {
+		ok, err := b.awaitMemory(ctx, size, batch.MaxWait)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return adoptFrame(&b.memory, batch.Data), nil
+		}
+	}
+	if b.reclaim(size) {
+		return adoptFrame(&b.memory, batch.Data), nil
+	}
+	return nil, ErrMemory
+}
+
+// awaitMemory waits until size bytes are free, for at most patience, and accounts for them.
+func (b *Broker) awaitMemory(ctx context.Context, size int64, patience time.Duration) (ok bool, err error) {
+	expired := make(chan struct{})
+	stop := b.clock.AfterFunc(patience, func() { close(expired) })
+	defer stop()
+	for {
+		freed := b.memory.awaitFree()
+		if b.memory.acquire(size) {
+			b.memory.endWait(freed)
+			return true, nil
+		}
+		select {
+		case <-freed:
+		case <-expired:
+			b.memory.endWait(freed)
+			return false, nil
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-b.draining:
+			err = ErrDraining
+		}
+		b.memory.endWait(freed)
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// holder is a subscription that holds memory.
+type holder struct {
+	sub   *Subscription
+	bytes int64
+	idle  time.Duration
+}
+
+// weight is by what holders are compared: a long queue that was taken from just now weighs less than a shorter one that nobody has
+// touched for long.
+func (h *holder) weight() float64 { return float64(h.bytes) * h.idle.Seconds() }
+
+// reclaim accounts for size bytes after it has evicted whom it must for that. False: no eviction would make room.
+func (b *Broker) reclaim(size int64) bool {
+	b.reclaimMu.Lock()
+	defer b.reclaimMu.Unlock()
+	if b.memory.acquire(size) {
+		return true // somebody else has been here
+	}
+	now := b.clock.Now()
+	if now.Sub(b.reclaimed) < reclaimPause {
+		return false
+	}
+	holders, sum := b.holders(now)
+	if b.memory.used.Load()-sum+size <= b.memory.limit {
+		for i := range holders {
+			s := holders[i].sub
+			s.shed()
+			b.forgetEnded(s)
+			if b.memory.acquire(size) {
+				return true
+			}
+		}
+	}
+	b.reclaimed = now
+	return false
+}
+
+// holders returns the subscriptions that hold what they do not take, the one with the greatest weight first, and how much they hold. It is an
+// estimate: what several of them hold counts for each.
+func (b *Broker) holders(now time.Time) (all []holder, sum int64) {
+	for _, c := range b.snapshot() {
+		s, ok := c.(*Subscription)
+		if !ok {
+			continue
+		}
+		if h := s.holding(now); h.bytes > 0 && h.idle >= idleHolder {
+			all = append(all, h)
+			sum += h.bytes
+		}
+	}
+	slices.SortFunc(all, func(a, b holder) int {
+		switch wa, wb := a.weight(), b.weight(); {
+		case wa > wb:
+			return -1
+		case wa < wb:
+			return 1
+		}
+		return 0
+	})
+	return all, sum
+}
+
+func (s *Subscription) holding(now time.Time) holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.queue.len == 0 {
+		return holder{}
+	}
+	_, bytes := s.fill.load()
+	return holder{s, bytes + s.queue.charged + int64(s.queue.len)*frameOverhead, now.Sub(s.taken)}
+}
+
+// shed gives up what the subscription holds: it ends as evicted or, if its policy is to drop, drops its queue.
+func (s *Subscription) shed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+	case s.overflow == OverflowEvict:
+		s.endLocked(EndEvicted, s.memoryText(), 0)
+	default:
+		for s.queue.len > 0 {
+			s.dropEntryLocked(s.queue.pop())
+		}
+		s.queue.settleRoom(&s.broker.memory)
+		s.relieveLocked(s.fill.load())
+	}
+}
+
+// forgetEnded is forget for a subscription that may have ended.
+func (b *Broker) forgetEnded(s *Subscription) {
+	if s.Ending().Reason != EndNone {
+		b.forget(s)
+	}
+}

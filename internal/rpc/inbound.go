@@ -1,0 +1,262 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/tap"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// inbound bounds what clients have sent of their requests and no handler has dealt with yet. gRPC buffers a message until it is
+// whole, and more behind it, on every stream, and neither tells of it nor limits the sum: one client could fill the machine
+// with halves of messages. So the connections are read over gRPC's shoulder, see inflow, and past the limit those
+// calls are ended that have waited longest. Who sends a message to its end in time is never among them for long.
+//
+// Safe for concurrent use.
+type inbound struct {
+	limit    int64
+	maxCalls int64
+	held     atomic.Int64 // what all calls together hold, in bytes of memory
+	calls    atomic.Int64 // how many there are
+
+	mu    sync.Mutex
+	flows map[*inflow]struct{}
+}
+
+// minInbound leaves room for a few large messages at once, however small max_memory is.
+const minInbound = 32 << 20
+
+func newInbound(o core.Options, maxConnections int) *inbound {
+	return &inbound{
+		limit:    max(minInbound, o.MaxMemory/4, 8*int64(o.MaxMessageSize)),
+		maxCalls: int64(o.MaxSubscriptions) + callsPerConnection*int64(max(1, maxConnections)),
+		flows:    make(map[*inflow]struct{}),
+	}
+}
+
+// callsPerConnection is how many calls beside its subscriptions every one of max_connections could have. They share them.
+const callsPerConnection = 4
+
+// smallHolding is what a call may hold without being suspected while others hold more: an idle one may hold a little for ever.
+const smallHolding = 4 << 10
+
+// relieve ends calls until no more than three quarters of the limit are held: first those that hold more than a little, and of those the
+// ones in which nothing was dealt with for longest.
+func (in *inbound) relieve() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, c := range in.chooseLocked() {
+		c.refuse()
+	}
+}
+
+var errInbound = fmt.Errorf("%w: requests that are not complete, or not read by their handlers, take too much; this one has waited longest", core.ErrMemory)
+
+func (in *inbound) chooseLocked() (chosen []*inCall) {
+	excess := in.held.Load() - in.limit
+	if excess <= 0 {
+		return nil // somebody else has been here
+	}
+	excess += in.limit / 4
+	type candidate struct {
+		call  *inCall
+		held  int64
+		since time.Time
+	}
+	var all []candidate
+	for f := range in.flows {
+		f.mu.Lock()
+		for _, c := range f.calls {
+			if c.held > 0 {
+				all = append(all, candidate{c, c.held, c.since})
+			}
+		}
+		f.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		if small := a.held <= smallHolding; small != (b.held <= smallHolding) {
+			if small {
+				return 1
+			}
+			return -1
+		}
+		return a.since.Compare(b.since)
+	})
+	for _, c := range all {
+		if excess <= 0 {
+			break
+		}
+		chosen = append(chosen, c.call)
+		excess -= c.held
+	}
+	return chosen
+}
+
+// tap makes every call known before gRPC begins with it. gRPC calls it from the goroutine that reads the connection, right after it has
+// read the header of the call, and inflow.Read gives it no more than that at once: the header is the last thing that was read.
+func (in *inbound) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	conn := connOf(ctx)
+	if conn == nil || conn.inflow == nil {
+		return ctx, nil
+	}
+	if n := in.calls.Add(1); n > in.maxCalls {
+		in.calls.Add(-1)
+		return nil, toStatus(fmt.Errorf("%w: %d calls are open", core.ErrQuota, n-1))
+	}
+	return conn.inflow.begin(ctx, info.FullMethodName), nil
+}
+
+// inCall is what a call has sent and its handler has not dealt with yet.
+type inCall struct {
+	flow    *inflow
+	id      uint32
+	told    bool          // the handler waits for refused
+	refused chan struct{} // closed when the broker gives the call up
+	cancel  context.CancelFunc
+	stop    func() bool
+
+	// Guarded by the flow's mu.
+	ended     bool
+	held      int64
+	since     time.Time // when a message was last dealt with or, when nothing was held, the first came
+	messages  messageParser
+	completed []completeMessages // the oldest first
+	owed      bool               // the handler has been given the first of these
+}
+
+// completeMessages are n messages that are whole. What they take is free once the last of them has been dealt with: they share a buffer.
+type completeMessages struct {
+	n    int
+	cost int64
+}
+
+// complete notes that one more message is whole. cost is what has come with it.
+func (c *inCall) complete(cost int64) {
+	if last := len(c.completed) - 1; cost == 0 && last >= 0 {
+		c.completed[last].n++
+		return
+	}
+	c.completed = append(c.completed, completeMessages{1, cost})
+}
+
+type inCallKey struct{}
+
+// inCallOf returns what is known of the call; nil: nothing.
+func inCallOf(ctx context.Context) *inCall {
+	c, _ := ctx.Value(inCallKey{}).(*inCall)
+	return c
+}
+
+// refusal returns a channel that is closed when the broker gives the call up: the handler is to return errInbound at once. What
+// gRPC itself does for a context that has ended tells the client nothing.
+func (c *inCall) refusal() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	return c.refused
+}
+
+// refuse gives the call up. It is called once.
+func (c *inCall) refuse() {
+	if c.told {
+		close(c.refused)
+	} else {
+		c.cancel()
+	}
+	c.end()
+}
+
+// given notes that the handler got the next message.
+func (c *inCall) given() {
+	if c == nil {
+		return
+	}
+	c.flow.mu.Lock()
+	c.owed = true
+	c.flow.mu.Unlock()
+}
+
+// settle notes that the message which the handler was given last takes no memory any more, or is accounted for elsewhere.
+func (c *inCall) settle() {
+	if c == nil {
+		return
+	}
+	c.flow.mu.Lock()
+	defer c.flow.mu.Unlock()
+	if !c.owed || len(c.completed) == 0 {
+		return
+	}
+	c.owed = false
+	c.since = time.Now()
+	first := &c.completed[0]
+	if first.n--; first.n > 0 {
+		return
+	}
+	c.held -= first.cost
+	c.flow.in.held.Add(-first.cost)
+	if c.completed = c.completed[1:]; len(c.completed) == 0 {
+		c.completed = nil
+	}
+}
+
+// end forgets the call. Only the first time has an effect.
+func (c *inCall) end() {
+	if c == nil {
+		return
+	}
+	c.stop()
+	c.flow.mu.Lock()
+	defer c.flow.mu.Unlock()
+	c.endLocked()
+}
+
+func (c *inCall) endLocked() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	delete(c.flow.calls, c.id)
+	c.flow.in.held.Add(-c.held)
+	c.flow.in.calls.Add(-1)
+}
+
+// credentials makes the connections that next has secured known to in.
+func (in *inbound) credentials(next credentials.TransportCredentials) credentials.TransportCredentials {
+	return observedCredentials{next, in}
+}
+
+type observedCredentials struct {
+	credentials.TransportCredentials
+	in *inbound
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c observedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, info, err
+	}
+	tracked, ok := raw.(*serverConn)
+	if !ok {
+		return conn, info, nil
+	}
+	f := &inflow{Conn: conn, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk()}
+	tracked.inflow = f
+	c.in.mu.Lock()
+	c.in.flows[f] = struct{}{}
+	c.in.mu.Unlock()
+	return f, info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c observedCredentials) Clone() credentials.TransportCredentials {
+	return observedCredentials{c.TransportCredentials.Clone(), c.in}
+}

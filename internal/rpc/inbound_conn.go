@@ -1,0 +1,158 @@
+package rpc
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
+)
+
+// inflow is a connection whose HTTP/2 frames are looked at on their way to gRPC, so that it is known what each call has sent. Nothing is
+// changed or kept. Read is for one goroutine; everything else is safe for concurrent use.
+type inflow struct {
+	net.Conn
+	in   *inbound
+	rest []byte // read, and not handed on yet
+	walk frameWalk
+
+	mu     sync.Mutex
+	closed bool
+	calls  map[uint32]*inCall
+}
+
+// Read implements net.Conn. It hands on no more than to the end of the header of a call: gRPC reads again only when it has
+// begun with that call.
+func (f *inflow) Read(p []byte) (int, error) {
+	n, err, again := 0, error(nil), len(f.rest) > 0
+	if again {
+		n = copy(p, f.rest)
+	} else if n, err = f.Conn.Read(p); n == 0 {
+		return n, err
+	}
+	done := f.observe(p[:n])
+	switch {
+	case again:
+		if f.rest = f.rest[done:]; len(f.rest) == 0 {
+			f.rest = nil
+		}
+	case done < n:
+		f.rest = append([]byte(nil), p[done:n]...)
+		err = nil // will come again
+	}
+	return done, err
+}
+
+// observe follows the frames in b and returns how much of it may be handed on.
+func (f *inflow) observe(b []byte) (n int) {
+	for n < len(b) {
+		event, size := f.walk.next(b[n:])
+		chunk := b[n : n+size]
+		n += size
+		switch event {
+		case frameBegins:
+			if f.walk.isData() {
+				f.charge(f.walk.stream, bufferCost(int(f.walk.length)))
+			}
+		case dataComes:
+			f.receive(f.walk.stream, chunk)
+		case headerEnds:
+			return n
+		}
+	}
+	return n
+}
+
+// frameCost is what gRPC keeps for each piece of data beside the bytes.
+const frameCost = 96
+
+// bufferCost is what the buffer takes that gRPC reads n bytes of data into: small ones are made to measure, others come from pools of
+// some sizes.
+func bufferCost(n int) int64 {
+	switch {
+	case n == 0:
+		return 0
+	case n <= 1<<10:
+		return frameCost + int64(n)
+	case n <= 4<<10:
+		return frameCost + 4<<10
+	}
+	return frameCost + int64(max(16<<10, n))
+}
+
+func (f *inflow) charge(stream uint32, n int64) {
+	f.mu.Lock()
+	c := f.calls[stream]
+	if c == nil {
+		f.mu.Unlock()
+		return // gRPC does not know it either, or no more
+	}
+	if c.held == 0 {
+		c.since = time.Now()
+	}
+	c.held += n
+	c.messages.cost += n
+	f.mu.Unlock()
+	if f.in.held.Add(n) > f.in.limit {
+		f.in.relieve()
+	}
+}
+
+// receive follows the messages of a call.
+func (f *inflow) receive(stream uint32, data []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.calls[stream]
+	if c == nil {
+		return
+	}
+	c.messages.read(data, c.complete)
+}
+
+// begin makes the call known whose header was read last.
+func (f *inflow) begin(ctx context.Context, method string) context.Context {
+	c := &inCall{flow: f, id: f.walk.call, refused: make(chan struct{})}
+	c.told = method == tinybrokerv1.BrokerService_PublishStream_FullMethodName ||
+		method == tinybrokerv1.BrokerService_Subscribe_FullMethodName || strings.HasPrefix(method, reflectionPrefix)
+	ctx, c.cancel = context.WithCancel(ctx)
+	ctx = context.WithValue(ctx, inCallKey{}, c)
+	c.stop = context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		c.endLocked()
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[c.id] = c
+	if f.closed {
+		c.endLocked()
+	}
+	if c.ended {
+		delete(f.calls, c.id)
+		return ctx
+	}
+	if over := int64(f.walk.headerBytes) - freeHeaderBytes; over > 0 {
+		c.held, c.since = over, time.Now()
+		f.in.held.Add(over)
+	}
+	return ctx
+}
+
+// freeHeaderBytes is how much of a call's header belongs to what any call takes.
+const freeHeaderBytes = 1 << 10
+
+// Close implements net.Conn.
+func (f *inflow) Close() error {
+	f.in.mu.Lock()
+	delete(f.in.flows, f)
+	f.in.mu.Unlock()
+	f.mu.Lock()
+	f.closed = true
+	for _, c := range f.calls {
+		c.endLocked()
+	}
+	f.mu.Unlock()
+	return f.Conn.Close()
+}

@@ -1,0 +1,285 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/protobuf/proto"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
+)
+
+// sendPart begins a call with the first part of a message of size bytes.
+func (c *http2Client) sendPart(method string, size, part int) error {
+	stream, err := c.begin(method)
+	if err != nil {
+		return err
+	}
+	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), make([]byte, part)...)
+	for chunk := range slices.Chunk(data, 16<<10) {
+		if err := c.WriteData(stream, false, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestHalfSentMessages: messages that are never sent to their end, on many streams of many connections, are bounded together. The broker
+// lets go of those that have waited longest, says why, and serves everybody else.
+func TestHalfSentMessages(t *testing.T) {
+	station := newStation(t, func(o *core.Options, _ *ServerOptions) { o.MaxMemory = 16 << 20 })
+	limit := station.server.inbound.limit
+	p := startProbe(t, station)
+	large := station.stub(t)
+	publishOne(t, large, "warm.up", make([]byte, 1<<20-100))
+	before := memoryInUse()
+	const connections, streams, part = 5, 30, 700 << 10
+	var told atomic.Int64
+	var clients []*http2Client
+	for range connections {
+		c := dialHTTP2(t, station)
+		clients = append(clients, c)
+		c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		go func() {
+			_ = c.read(func(f http2.Frame) bool {
+				if h, ok := f.(*http2.MetaHeadersFrame); ok && slices.Contains(h.Fields, hpack.HeaderField{Name: "grpc-status", Value: "8"}) {
+					told.Add(1)
+				}
+				return false
+			})
+		}()
+		for i := range streams {
+			method := tinybrokerv1.BrokerService_PublishStream_FullMethodName
+			if i%2 == 1 {
+				method = tinybrokerv1.BrokerService_Subscribe_FullMethodName
+			}
+			if err := c.sendPart(method, 1<<20, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publishOne(t, large, "large", make([]byte, 1<<20-100))
+		if held := station.server.inbound.held.Load(); held > limit {
+			t.Fatalf("%d bytes held, the limit is %d", held, limit)
+		}
+	}
+	least := (connections*streams*part - limit) / part
+	defer func() {
+		t.Logf("told %d, least %d, held %d, calls %d", told.Load(), least, station.server.inbound.held.Load(), station.server.inbound.calls.Load())
+	}()
+	eventually(t, "enough of them are ended, and told why", func() bool { return told.Load() >= least })
+	if used := memoryInUse() - before; used > limit+connections*(400<<10)+(8<<20) {
+		t.Errorf("%d MiB in use, %d accounted for", used>>20, station.server.inbound.held.Load()>>20)
+	}
+	p.stop()
+	for _, c := range clients {
+		_ = c.Close()
+	}
+	eventually(t, "only the probe's subscription is left", func() bool {
+		return station.server.inbound.held.Load() == 0 && station.server.inbound.calls.Load() == 1
+	})
+}
+
+// TestUnreadRequests: what a client sends behind messages that the broker does not get to, since nobody takes its answers, is bounded too.
+func TestUnreadRequests(t *testing.T) {
+	station := newStation(t, func(o *core.Options, _ *ServerOptions) { o.MaxMemory = 16 << 20 })
+	in := station.server.inbound
+	before := memoryInUse()
+	c := dialHTTP2(t, station, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
+	frame := bytes.Repeat([]byte{0, 0, 0, 0, 0}, 3000) // empty messages, each with a receipt
+	for range 60 {
+		stream, err := c.begin(tinybrokerv1.BrokerService_PublishStream_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			if err := c.WriteData(stream, false, frame); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "the limit was reached", func() bool { return in.calls.Load() < 60 })
+	if held := in.held.Load(); held > in.limit {
+		t.Errorf("%d bytes held", held)
+	}
+	if used := memoryInUse() - before; used > 2*in.limit {
+		t.Errorf("%d MiB in use, %d accounted for", used>>20, in.held.Load()>>20)
+	}
+}
+
+// TestRequestsAreSettled: after any kind of traffic nothing is held, though the connections and their streams are still there.
+func TestRequestsAreSettled(t *testing.T) {
+	station := newStation(t, nil)
+	stub := station.stub(t)
+	sub := openPatterns(t, stub, "s.*")
+	stream := openPublisher(t, stub)
+	squeezed, err := stub.PublishStream(within(t, 20*time.Second), grpc.UseCompressor(gzip.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible
+	n := 0
+	for i := range 60 {
+		size := random.IntN(1 << (4 + i%16))
+		messages := make([]*tinybrokerv1.Message, 1+random.IntN(4))
+		for j := range messages {
+			messages[j] = &tinybrokerv1.Message{Topic: "s.a", Payload: make([]byte, size)}
+		}
+		s := stream
+		if i%3 == 0 {
+			s = squeezed
+		}
+		sendFrame(t, s, messages...)
+		receipt(t, s)
+		publishOne(t, stub, "s.b", messages[0].GetPayload())
+		n += len(messages) + 1
+		sub.take(t, len(messages)+1)
+	}
+	in := station.server.inbound
+	eventually(t, "nothing is held", func() bool { return in.held.Load() == 0 })
+	if calls := in.calls.Load(); calls != 3 {
+		t.Errorf("%d calls are known", calls)
+	}
+
+	// By hand: messages cut anywhere, several in a frame, padding.
+	c := dialHTTP2(t, station)
+	go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
+	id, err := c.begin(tinybrokerv1.BrokerService_PublishStream_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data []byte
+	for i := range 200 {
+		body, err := proto.Marshal(&tinybrokerv1.PublishStreamRequest{Messages: []*tinybrokerv1.Message{{Topic: "s.c", Payload: make([]byte, i*i%977)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(append(data, binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body)))...), body...)
+	}
+	for len(data) > 0 {
+		k := min(len(data), random.IntN(3000))
+		if err := c.WriteDataPadded(id, false, data[:k], make([]byte, random.IntN(256))); err != nil {
+			t.Fatal(err)
+		}
+		data = data[k:]
+	}
+	sub.take(t, 200)
+	eventually(t, "nothing is held", func() bool { return in.held.Load() == 0 })
+}
+
+// TestCallsAreBounded: over all connections together.
+func TestCallsAreBounded(t *testing.T) {
+	station := newStation(t, func(o *core.Options, so *ServerOptions) { o.MaxSubscriptions, so.MaxConnections = 2, 2 })
+	stub := station.stub(t)
+	open := 0
+	for {
+		stream, err := stub.PublishStream(within(t, 20*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&tinybrokerv1.PublishStreamRequest{}); err == nil {
+			_, err = stream.Recv()
+			if err != nil {
+				checkStatus(t, err, codes.ResourceExhausted, "QUOTA")
+				break
+			}
+		}
+		if open++; open > 100 {
+			t.Fatal("no limit")
+		}
+	}
+	if open != 2+2*callsPerConnection {
+		t.Errorf("%d calls", open)
+	}
+}
+
+// TestFrameWalk: the same frames in whatever pieces.
+func TestFrameWalk(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // reproducible
+	var wire bytes.Buffer
+	wire.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&wire, nil)
+	var want []string
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 300 {
+		stream := uint32(2*i + 1)
+		switch random.IntN(6) {
+		case 0:
+			check(framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}))
+		case 1:
+			check(framer.WritePing(false, [8]byte{1}))
+		case 2:
+			head := make([]byte, 1+random.IntN(50))
+			check(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head, EndHeaders: true, PadLength: uint8(random.IntN(9))}))
+			want = append(want, fmt.Sprint("call ", stream))
+		case 3:
+			check(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: make([]byte, 5)}))
+			check(framer.WriteContinuation(stream, false, make([]byte, random.IntN(9))))
+			check(framer.WriteContinuation(stream, true, make([]byte, 1+random.IntN(9))))
+			want = append(want, fmt.Sprint("call ", stream))
+		case 4:
+			n := random.IntN(40)
+			check(framer.WriteData(stream, false, make([]byte, n)))
+			want = append(want, fmt.Sprint("data ", stream, " ", n))
+		case 5:
+			n := random.IntN(40)
+			check(framer.WriteDataPadded(stream, true, make([]byte, n), make([]byte, random.IntN(9))))
+			want = append(want, fmt.Sprint("data ", stream, " ", n))
+		}
+	}
+	for range 200 {
+		walk := newFrameWalk()
+		var got []string
+		data := -1
+		flush := func() {
+			if data >= 0 {
+				got = append(got, fmt.Sprint("data ", walk.stream, " ", data))
+			}
+			data = -1
+		}
+		for rest := wire.Bytes(); len(rest) > 0; {
+			piece := rest[:1+random.IntN(min(len(rest), 1<<random.IntN(10)))]
+			rest = rest[len(piece):]
+			for len(piece) > 0 {
+				event, n := walk.next(piece)
+				if n < 1 || n > len(piece) {
+					t.Fatalf("went on by %d of %d", n, len(piece))
+				}
+				piece = piece[n:]
+				switch event {
+				case frameBegins:
+					if walk.isData() {
+						data = 0
+					}
+				case dataComes:
+					data += n
+				case headerEnds:
+					got = append(got, fmt.Sprint("call ", walk.call))
+				}
+				if walk.left == 0 && walk.have == 0 {
+					flush()
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d events, want %d", len(got), len(want))
+		}
+	}
+}
