@@ -19,7 +19,7 @@ func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, 
 		return missed
 	}
 	empty := s.queue.len == 0
-	took := false
+	var took bool
 	if reserved || s.reserve(false, int64(n), int64(end-start)) {
 		took = s.pushLocked(p, start, end, n)
 	} else {

@@ -26,19 +26,16 @@ type inflow struct {
 // Read implements net.Conn. It hands on no more than to the end of the header of a call: gRPC reads again only when it has
 // begun with that call.
 func (f *inflow) Read(p []byte) (int, error) {
-	n, err, again := 0, error(nil), len(f.rest) > 0
-	if again {
-		n = copy(p, f.rest)
-	} else if n, err = f.Conn.Read(p); n == 0 {
-		return n, err
-	}
-	done := f.observe(p[:n])
-	switch {
-	case again:
+	if len(f.rest) > 0 {
+		done := f.observe(p[:copy(p, f.rest)])
 		if f.rest = f.rest[done:]; len(f.rest) == 0 {
 			f.rest = nil
 		}
-	case done < n:
+		return done, nil
+	}
+	n, err := f.Conn.Read(p)
+	done := f.observe(p[:n])
+	if done < n {
 		f.rest = append([]byte(nil), p[done:n]...)
 		err = nil // will come again
 	}
