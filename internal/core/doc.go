@@ -26,7 +26,8 @@
 // # Goroutines and locks
 //
 // The package keeps no goroutine of its own. Publishers and the owners of subscriptions call in; a publisher waits only
-// for receivers it is patient with, and holds no lock but the gate while it does. A group has one timer, whose function
+// for receivers it is patient with, and holds no lock but the gate while it does, nor while it does an owner's work
+// (Subscription.Direct). A group has one timer, whose function
 // (group.tick) the clock runs in a goroutine for as long as it takes to do what is due.
 //
 // Lock order, outermost first:

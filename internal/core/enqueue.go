@@ -31,11 +31,8 @@ func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, 
 	p.crowded = p.crowded || s.over(2)
 	s.lagging = s.lagging || s.over(3)
 	s.mu.Unlock()
-	if empty {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+	if empty && !p.serveLater(s) {
+		s.rouse()
 	}
 	if !took {
 		return discarded

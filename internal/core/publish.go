@@ -57,6 +57,33 @@ type publication struct {
 	granted  []bool          // scratch of fanOut
 	ended    []*Subscription // evicted on the way, to be forgotten once no lock is held
 	crowded  bool            // a receiver's queue is more than half full
+	light    bool            // the batch is small
+	empty    []*Subscription // had an empty queue, and are to be served once no lock is held
+}
+
+const (
+	// lightBatch is how many bytes a batch may have for its publisher to serve subscriptions itself, and lightReceivers how many of those
+	// it serves: not so many that the last one would be better off on another processor (decision 0018).
+	lightBatch     = 16 << 10
+	lightReceivers = 128
+)
+
+// serveLater notes that s is to be served, unless it is better woken at once.
+func (p *publication) serveLater(s *Subscription) bool {
+	if !p.light || len(p.empty) == lightReceivers || s.direct.Load() == nil {
+		return false
+	}
+	p.empty = append(p.empty, s)
+	return true
+}
+
+// serve serves those whose queues were empty. No lock is held but the gate.
+func (p *publication) serve() {
+	for i, s := range p.empty {
+		s.serve()
+		p.empty[i] = nil
+	}
+	p.empty = p.empty[:0]
 }
 
 var publications = sync.Pool{New: func() any { return new(publication) }}
@@ -85,7 +112,9 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	p.id = b.publications.Add(1)
 	p.now = b.clock.Now()
 	p.frame, p.patience, p.grace, p.gaveUp, p.crowded = f, batch.MaxWait, frameGrace, nil, false
+	p.light = len(batch.Data) <= lightBatch
 	err = b.publishRuns(ctx, p, batch.Runs)
+	p.serve()
 	crowded := p.crowded
 	p.frame, p.gaveUp = nil, nil
 	publications.Put(p)
@@ -154,6 +183,7 @@ func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes 
 		}
 		p.ended = p.ended[:0]
 		if blocked != nil {
+			p.serve()
 			err = b.await(ctx, p, blocked)
 		}
 		if err != nil {

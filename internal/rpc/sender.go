@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -15,6 +16,9 @@ type sender struct {
 	// underWay is how many messages are in the frame being written, or givenUp.
 	underWay atomic.Int64
 	pending  *pendingFrames
+
+	turn sync.Mutex    // held by whoever is sending
+	d    core.Delivery // guarded by turn
 }
 
 // givenUp says that the handler has reported the frame under way as lost.
@@ -26,25 +30,60 @@ const takeBytes = 72 << 10
 
 // run sends until the subscription ends, says so, and returns nil; or until the stream breaks.
 func (s *sender) run() error {
-	var d core.Delivery
 	for {
-		for s.sub.Take(&d, takeBytes) {
-			if err := s.send(&d); err != nil {
-				return err
-			}
+		if err := s.sendAll(); err != nil {
+			return err
 		}
 		select {
 		case <-s.sub.Wake():
 		case <-s.sub.Done():
-			frame, err := closedFrame(s.sub.Ending(), s.pending)
-			if err != nil {
-				return err
-			}
-			return s.stream.SendMsg(&rawFrame{bufs: frame})
+			return s.sendClosed()
 		case <-s.stream.Context().Done():
 			return s.stream.Context().Err()
 		}
 	}
+}
+
+// sendAll sends until the queue is empty.
+func (s *sender) sendAll() error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	for s.sub.Take(&s.d, takeBytes) {
+		if err := s.send(&s.d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sender) sendClosed() error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	frame, err := closedFrame(s.sub.Ending(), s.pending)
+	if err != nil {
+		return err
+	}
+	return s.stream.SendMsg(&rawFrame{bufs: frame})
+}
+
+// sendDirect sends what is queued in place of run, unless that could block, and reports whether it has. A transport that has written all
+// it was given takes any frame at once.
+func (s *sender) sendDirect(sub *core.Subscription) (done bool) {
+	if !s.turn.TryLock() {
+		return false
+	}
+	defer s.turn.Unlock()
+	if s.pending.count() > 0 {
+		return false
+	}
+	if !s.sub.Take(&s.d, takeBytes) {
+		return true
+	}
+	if s.send(&s.d) != nil {
+		return true // run learns of it from the stream's context
+	}
+	left, _ := sub.Queued()
+	return left == 0
 }
 
 // send writes one frame. It counts as lost when the stream broke or the handler gave up waiting, whichever the sender

@@ -38,6 +38,9 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 		return err
 	}
 	sender := &sender{sub: sub, stream: stream, pending: new(pendingFrames)}
+	if broadcast, ok := sub.(*core.Subscription); ok {
+		broadcast.Direct(func() bool { return sender.sendDirect(broadcast) })
+	}
 	returned := make(chan struct{})
 	defer close(returned)
 	defer s.server.linger(stream.Context(), sender)
