@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,25 +13,41 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newDocsCmd writes docs/cli.md, which is made of the same texts as --help. A test holds the two together.
+// newDocsCmd writes what is made of the same texts as --help: docs/cli.md, the manual and the sample configuration. A test
+// holds them together.
 func newDocsCmd(a *app) *cobra.Command {
 	dir := "docs"
 	cmd := &cobra.Command{
 		Use:    "docs",
-		Short:  "Write the command line reference",
+		Short:  "Write the command line reference, the manual and a sample configuration",
 		Args:   noArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path := filepath.Join(dir, "cli.md")
-			if err := os.WriteFile(path, reference(cmd.Root()), 0o644); err != nil {
+			if err := os.MkdirAll(filepath.Join(dir, "man"), 0o755); err != nil {
 				return failf(exitIO, "docs: %w", err)
 			}
-			fmt.Fprintln(a.err, "wrote", path)
+			pages := madePages(cmd.Root())
+			for _, name := range slices.Sorted(maps.Keys(pages)) {
+				path := filepath.Join(dir, name)
+				if err := os.WriteFile(path, pages[name], 0o644); err != nil {
+					return failf(exitIO, "docs: %w", err)
+				}
+				fmt.Fprintln(a.err, "wrote", path)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to")
 	return cmd
+}
+
+// madePages are all that docs writes, by path.
+func madePages(root *cobra.Command) map[string][]byte {
+	pages := map[string][]byte{"cli.md": reference(root), "config.yaml": sampleConfig(root)}
+	for name, page := range manPages(root) {
+		pages["man/"+name] = page
+	}
+	return pages
 }
 
 // reference is the whole command line as one Markdown page.

@@ -32,6 +32,9 @@ var arrows = map[string][]string{
 	"docs/examples/go/publish":   {"proto/tinybroker/v1"},
 	"docs/examples/go/subscribe": {"proto/tinybroker/v1"},
 	"docs/examples/go/worker":    {"proto/tinybroker/v1"},
+	// No part of the program: what makes and looks at a release.
+	"internal/licenses": nil,
+	"packaging":         nil,
 }
 
 // examplesFolder is where packages of onlyIn may be met too: a client needs what it needs.
@@ -40,7 +43,7 @@ const examplesFolder = "docs/examples/go/"
 // onlyIn are packages of others that have one place each.
 var onlyIn = map[string][]string{
 	"github.com/spf13/":                {"cmd/tinybroker"},
-	"os/signal":                        {"cmd/tinybroker", "internal/bench/peers"},
+	"os/signal":                        {"cmd/tinybroker", "internal/bench/peers", "internal/licenses"},
 	"google.golang.org/grpc":           {"internal/rpc", "proto/tinybroker/v1", "internal/bench/peers"},
 	"google.golang.org/grpc/codes":     {"internal/rpc", "proto/tinybroker/v1", "cmd/tinybroker"},
 	"google.golang.org/protobuf":       {"internal/rpc", "proto/tinybroker/v1", "internal/bench/peers"},
@@ -163,15 +166,15 @@ func TestNobodyExits(t *testing.T) {
 // The top level of the repository is what is listed here and nothing else.
 func TestTopLevel(t *testing.T) {
 	allowed := []string{
-		"cmd", "internal", "proto", "docs", "go.mod", "go.sum", ".goreleaser.yaml",
-		"README.md", "LICENSE", "CHANGELOG.md", "Makefile", ".golangci.yml", ".ci", ".gitignore", ".gitattributes", ".editorconfig", ".git",
+		"cmd", "internal", "packaging", "proto", "docs", "go.mod", "go.sum", ".goreleaser.yaml",
+		"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", ".golangci.yml", ".ci", ".gitignore", ".gitattributes", ".editorconfig", ".git",
 	}
 	for _, name := range trackedTopLevel(t) {
 		if !slices.Contains(allowed, name) {
 			t.Errorf("%s does not belong at the top level", name)
 		}
 	}
-	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"bench", "core", "rpc", "tui"}} {
+	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"bench", "core", "licenses", "rpc", "tui"}} {
 		entries, err := os.ReadDir(filepath.Join("..", "..", dir))
 		if err != nil {
 			t.Fatal(err)
