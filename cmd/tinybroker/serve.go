@@ -183,10 +183,17 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 
 	reloads := newReloader(a, o, level)
 	addrFile, err := announce(a, o, log, listeners)
+	manager := &supervisor{log: log}
+	stopWatchdog := func() {}
+	if err == nil {
+		manager.ready(listeners)
+		stopWatchdog = manager.watch(server.Probe)
+	}
 	for running := err == nil; running; {
 		select {
 		case <-a.hangups:
-			reloads.reload()
+			manager.reloading()
+			manager.reloaded(reloads.reload())
 		case err = <-failed:
 			running = false
 		case <-ctx.Done():
@@ -194,8 +201,10 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 			running = false
 		}
 	}
+	manager.stopping(o.shutdownTimeout)
 	shutdown(server, o.shutdownTimeout, log)
 	serving.Wait()
+	stopWatchdog()
 	addrFile.remove()
 	return err
 }

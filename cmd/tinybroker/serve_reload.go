@@ -42,8 +42,8 @@ func newReloader(a *app, o *serveOptions, level *slog.LevelVar, parts ...reloada
 	return &reloader{log: slog.New(newHandler(o, a.err, slog.LevelInfo)), settings: s, parts: parts}
 }
 
-// reload does one, and writes one line about it.
-func (r *reloader) reload() {
+// reload does one, and writes one line about it. False: it was refused.
+func (r *reloader) reload() bool {
 	fresh, err := r.settings.read()
 	var errs mistakes
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *reloader) reload() {
 	}
 	if len(errs) > 0 {
 		r.log.Error("reload refused, everything stays as it was", "why", strings.Join(errorLines(errs), "; "))
-		return
+		return false
 	}
 	changed := append(r.settings.commit(fresh), parts...)
 	for _, commit := range commits {
@@ -71,6 +71,7 @@ func (r *reloader) reload() {
 	if names := r.settings.waiting(fresh); len(names) > 0 {
 		r.log.Warn("settings have changed that take effect at the next start", "settings", names)
 	}
+	return true
 }
 
 // liveSettings are the settings in force, in a broker that runs.

@@ -149,6 +149,13 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 	}
 }
 
+// Probe returns once the server and its broker have answered a few questions about themselves. As long as it returns, no lock in
+// them is held for good.
+func (s *Server) Probe() {
+	s.broker.Probe()
+	_ = s.connections.count()
+}
+
 // Serve accepts connections on l until Shutdown; it may be called for several listeners. It closes l.
 func (s *Server) Serve(l net.Listener) error {
 	s.sampling.Do(func() { s.loops.Go(s.sample) })
