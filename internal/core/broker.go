@@ -22,6 +22,7 @@ type Broker struct {
 	router       *router
 	counters     counters
 	publications atomic.Uint64
+	lanes        atomic.Int64 // of all groups
 
 	// gate is held for reading by every Publish, so that Drain can wait for those under way.
 	gate     sync.RWMutex
@@ -152,6 +153,9 @@ func (b *Broker) Join(o JoinOptions) (*Member, error) {
 // joinLocked finds or founds the group. b.mu is held, so that no group can expire meanwhile.
 func (b *Broker) joinLocked(m *Member, o JoinOptions) (created bool, err error) {
 	g := b.groups[o.Group]
+	if isNew := g == nil || !g.knows(m.patterns); isNew && b.lanes.Load() >= int64(b.options.MaxSubscriptions) {
+		return false, fmt.Errorf("%w: %d groups, and members of groups with patterns of their own, wait for somebody to come back", ErrQuota, b.lanes.Load())
+	}
 	if g == nil {
 		created = true
 		g = newGroup(b, o.Group, o.Settings.effective(&b.options))
@@ -183,7 +187,11 @@ func (b *Broker) register(c consumer, add func() error) (replaced consumer, err 
 	if replaced == nil && len(b.subscriptions) >= b.options.MaxSubscriptions {
 		return nil, fmt.Errorf("%w: %d subscriptions are open", ErrQuota, len(b.subscriptions))
 	}
+	if !b.chargePatterns(e.patterns) {
+		return nil, fmt.Errorf("%w: memory is full, and the patterns take %d bytes", ErrQuota, e.patterns.Size())
+	}
 	if err := add(); err != nil {
+		b.freePatterns(e.patterns)
 		return nil, err
 	}
 	e.previous = b.evictions.tell(e.id)
@@ -228,6 +236,7 @@ func (b *Broker) forget(c consumer) {
 	if s, ok := c.(*Subscription); ok {
 		b.router.remove(s.patterns, s)
 	}
+	b.freePatterns(e.patterns)
 	b.farewell(c, groupOf(c), ending, evicted)
 }
 

@@ -23,12 +23,12 @@ const (
 // maxReason bounds the member's own words in a dead letter, in bytes.
 const maxReason = 512
 
-// deadLetter is a message on its way to the dead-letter topic.
+// deadLetter is a parcel of messages on their way to the dead-letter topic. It owns one reference to its frame.
 type deadLetter struct {
-	topic   string // of the message
-	record  []byte // of the dead letter; nil: it gets none
-	attempt int
-	reason  string
+	frame      *frame
+	start, end uint32
+	attempt    int
+	reason     string
 }
 
 // buryLocked makes dead letters of a parcel in flight.
@@ -37,22 +37,18 @@ func (g *group) buryLocked(p *parcel, why, words string) {
 	if words != "" {
 		reason += ": " + cutText(words, maxReason)
 	}
-	for data := p.data(); len(data) > 0; {
-		n := g.encoding.Len(data)
-		g.letters = append(g.letters, g.letter(data[:n], p.attempt, reason))
-		data = data[n:]
-	}
+	p.frame.retain()
+	g.letters = append(g.letters, deadLetter{frame: p.frame, start: p.start, end: p.end, attempt: p.attempt, reason: reason})
 	g.landLocked(p)
 	g.counters.dead += uint64(p.n)
 	g.leaveLocked(p)
 }
 
 // letter encodes the dead letter of a record. One that was a dead letter already gets none: it would never end.
-func (g *group) letter(record []byte, attempt int, reason string) deadLetter {
-	l := deadLetter{topic: string(g.encoding.Topic(record)), attempt: attempt, reason: reason}
+func (g *group) letter(record []byte, attempt int, reason string) []byte {
 	m, err := g.encoding.Decode(record)
 	if err != nil || strings.HasPrefix(m.Topic, deadLetterPrefix) {
-		return l
+		return nil
 	}
 	headers := make(map[string]string, len(m.Headers)+4)
 	maps.Copy(headers, m.Headers)
@@ -61,8 +57,7 @@ func (g *group) letter(record []byte, attempt int, reason string) deadLetter {
 	headers[HeaderAttempts] = strconv.Itoa(attempt)
 	headers[HeaderReason] = reason
 	m.Topic, m.Headers = DeadLetterTopic(g.name), headers
-	l.record = g.encoding.Append(nil, &m)
-	return l
+	return g.encoding.Append(nil, &m)
 }
 
 // unlock unlocks the group and publishes the dead letters that have come up meanwhile.
@@ -71,12 +66,22 @@ func (g *group) unlock() {
 	g.letters = nil
 	g.mu.Unlock()
 	for i := range letters {
-		l := &letters[i]
+		g.post(&letters[i])
+	}
+}
+
+// post publishes dead letters. It makes one after the other: together they may be as large as all that is in flight.
+func (g *group) post(l *deadLetter) {
+	defer l.frame.release()
+	for data := l.frame.data[l.start:l.end]; len(data) > 0; {
+		n := g.encoding.Len(data)
 		g.broker.counters.deadLetters.Add(1)
-		if l.record != nil {
-			g.broker.publishOwn(DeadLetterTopic(g.name), l.record)
+		if record := g.letter(data[:n], l.attempt, l.reason); record != nil {
+			g.broker.publishOwn(DeadLetterTopic(g.name), record)
 		}
-		g.broker.emit("deadletter", deadLetterEvent{Group: g.name, Topic: l.topic, Attempts: l.attempt, Reason: l.reason})
+		topic := string(g.encoding.Topic(data[:n]))
+		g.broker.emit("deadletter", deadLetterEvent{Group: g.name, Topic: topic, Attempts: l.attempt, Reason: l.reason})
+		data = data[n:]
 	}
 }
 

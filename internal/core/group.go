@@ -106,7 +106,18 @@ func (g *group) laneFor(patterns *PatternSet) (l *lane, isNew bool) {
 		suspects: parcelHeap{less: byOrder},
 	}
 	g.lanes[name] = l
+	g.broker.lanes.Add(1)
+	if extra := int64(patterns.Size()) - usualPatterns; extra > 0 {
+		g.broker.memory.used.Add(extra) // the lane outlives the member, for which there was room
+	}
 	return l, true
+}
+
+// knows reports whether there is a lane of these patterns.
+func (g *group) knows(patterns *PatternSet) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lanes[laneName(patterns)] != nil
 }
 
 // laneName is the same for members with the same patterns, in whatever order. No pattern holds a line feed.

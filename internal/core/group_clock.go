@@ -23,8 +23,14 @@ func (g *group) armLocked(at time.Time) {
 // tick does what is due.
 func (g *group) tick() {
 	b := g.broker
-	b.mu.Lock() // comes before the group's mu, and is needed should the group go
 	g.mu.Lock()
+	expires := g.hasExpired(b.clock.Now())
+	if expires {
+		// The broker's mu is needed to take the group off the books, and comes before the group's.
+		g.mu.Unlock()
+		b.mu.Lock()
+		g.mu.Lock()
+	}
 	var stalled []*Member
 	var gone []*lane
 	if !g.ended {
@@ -34,14 +40,16 @@ func (g *group) tick() {
 		g.releaseDelayedLocked(now)
 		stalled = g.endStalledLocked(now)
 		gone = g.expireLanesLocked(now)
-		if !g.linger.IsZero() && !g.linger.After(now) {
+		if expires && g.hasExpired(now) { // nobody has joined meanwhile
 			gone = append(gone, g.expireLocked()...)
 			delete(b.groups, g.name)
 		}
 		g.rearmLocked()
 	}
 	ended := g.ended
-	b.mu.Unlock()
+	if expires {
+		b.mu.Unlock()
+	}
 	g.unlock()
 	for _, m := range stalled {
 		b.forget(m)
@@ -53,6 +61,9 @@ func (g *group) tick() {
 		b.emit("group.expired", groupEvent{Group: g.name, Dropped: g.stats(nil).Dropped})
 	}
 }
+
+// hasExpired reports whether the group has had no member for the linger.
+func (g *group) hasExpired(now time.Time) bool { return !g.linger.IsZero() && !g.linger.After(now) }
 
 // rearmLocked arms the timer for whatever comes next.
 func (g *group) rearmLocked() {

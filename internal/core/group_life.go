@@ -146,6 +146,8 @@ func (g *group) expireLanesLocked(now time.Time) (gone []*lane) {
 func (g *group) removeLaneLocked(l *lane) {
 	delete(g.lanes, l.name)
 	l.gone = true
+	g.broker.lanes.Add(-1)
+	g.broker.freePatterns(l.patterns)
 	// What waits for its key goes first: nothing of it is to follow what goes then.
 	for _, st := range g.keys {
 		g.loseWaitingLocked(st, l)

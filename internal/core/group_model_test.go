@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -419,7 +420,7 @@ func (g *modelGroup) flights(m *modelMember, first, last uint64) []*modelMessage
 			list = append(list, x)
 		}
 	}
-	slices.SortFunc(list, func(x, y *modelMessage) int { return compare(x.sequence, y.sequence) })
+	slices.SortFunc(list, func(x, y *modelMessage) int { return cmp.Compare(x.sequence, y.sequence) })
 	return list
 }
 

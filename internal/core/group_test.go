@@ -1056,7 +1056,7 @@ func TestAKeyedMessagePinsNoLargeFrame(t *testing.T) {
 		frame[0].key, frame[1].key = fmt.Sprint("k", i), fmt.Sprint("l", i)
 		publish(t, b, frame...)
 	}
-	if held, most := b.Stats().Memory, int64(200*(frameOverhead+50)+50_000); held > most {
+	if held, most := b.Stats().Memory, int64(200*(frameOverhead+parcelOverhead+keyOverhead+60)+50_000); held > most {
 		t.Errorf("200 small messages hold %d bytes, want no more than %d", held, most)
 	}
 }

@@ -38,6 +38,7 @@ func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end u
 	if st == nil {
 		st = &keyState{name: string(key)}
 		g.keys[st.name] = st
+		g.broker.memory.used.Add(keyOverhead + int64(len(key)))
 	}
 	st.lane = g.laneOfKeyLocked(st, lanes)
 	g.order++
@@ -134,6 +135,7 @@ func (g *group) settleKeyLocked(st *keyState) {
 	}
 	if st.waiting.len == 0 {
 		delete(g.keys, st.name)
+		g.broker.memory.free(keyOverhead + int64(len(st.name)))
 		return
 	}
 	st.inLane = true

@@ -184,12 +184,22 @@ func (m *Member) giveLocked(d *Delivery, p *parcel) {
 	m.group.inFlight += p.n
 	m.flights = append(m.flights, p)
 	d.Attempt = p.attempt
+	d.keep(p.frame)
 	d.Pieces = append(d.Pieces, p.data())
 	d.Count += p.n
 	d.Bytes += p.size()
 	if p.key != nil {
 		p.key.give(m)
 	}
+}
+
+// keep makes the delivery hold f, whoever else lets go of it: an ack, or a deadline, may come before the transport has written it.
+func (d *Delivery) keep(f *frame) {
+	if n := len(d.frames); n > 0 && d.frames[n-1] == f {
+		return
+	}
+	f.retain()
+	d.frames = append(d.frames, f)
 }
 
 // goesWith reports whether p may be in one delivery with what d holds already: all are of one attempt.

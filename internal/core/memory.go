@@ -66,6 +66,22 @@ func (m *memory) endWait(w chan struct{}) {
 // tight reports whether more than half of the memory is in use: time to be careful with what is retained.
 func (m *memory) tight() bool { return m.used.Load() > m.limit/2 }
 
+// usualPatterns is how much the patterns of a subscription may take without being accounted for.
+const usualPatterns = 32 << 10
+
+// chargePatterns accounts for what a set of patterns takes beyond what is usual, or refuses when there is no room for that.
+func (b *Broker) chargePatterns(p *PatternSet) bool {
+	extra := int64(p.Size()) - usualPatterns
+	return extra <= 0 || b.memory.acquire(extra)
+}
+
+// freePatterns takes chargePatterns back.
+func (b *Broker) freePatterns(p *PatternSet) {
+	if extra := int64(p.Size()) - usualPatterns; extra > 0 {
+		b.memory.free(extra)
+	}
+}
+
 // frame is a publisher's buffer, shared by every queue that holds records of it. It is never written to after it was
 // handed over. Its bytes are accounted for as long as anyone holds a reference.
 type frame struct {

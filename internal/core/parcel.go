@@ -43,8 +43,16 @@ func (p *parcel) compact() {
 	p.frame, p.start, p.end = c, 0, p.end-p.start
 }
 
+// parcelOverhead and keyOverhead are what a parcel, and a key with messages in the group, take beside the bytes of messages: the objects
+// themselves, and their places in lists, heaps and maps.
+const (
+	parcelOverhead = 224
+	keyOverhead    = 192
+)
+
 // newParcel returns a parcel from the group's spare ones.
 func (g *group) newParcel() *parcel {
+	g.broker.memory.used.Add(parcelOverhead)
 	if n := len(g.spare); n > 0 {
 		p := g.spare[n-1]
 		g.spare = g.spare[:n-1]
@@ -54,11 +62,12 @@ func (g *group) newParcel() *parcel {
 }
 
 // maxSpare bounds how many parcels a group keeps for reuse.
-const maxSpare = 1024
+const maxSpare = 256
 
 // discard gives up a parcel and its frame.
 func (g *group) discard(p *parcel) {
 	p.frame.release()
+	g.broker.memory.free(parcelOverhead)
 	*p = parcel{spot: -1}
 	if len(g.spare) < maxSpare {
 		g.spare = append(g.spare, p)

@@ -3,6 +3,7 @@ package core
 import (
 	"container/heap"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sort"
 	"time"
@@ -85,28 +86,48 @@ func (m *Member) Extend(d time.Duration, ranges ...SequenceRange) {
 	}
 	m.setLate(false)
 	defer m.freedLocked()
-	for _, r := range ranges {
-		found := false
-		m.eachLocked(r.First, r.Last, func(p *parcel) {
-			found = true
-			i, _ := slices.BinarySearchFunc(m.flights, p.first, func(q *parcel, first uint64) int { return compare(q.first, first) })
-			m.flights = slices.Insert(m.flights, i, p)
-			g.setDeadlineLocked(p, d)
-		})
-		if !found {
+	for i, r := range ranges {
+		if i > 0 && i%rangesAtOnce == 0 {
+			g.letOthersIn()
+		}
+		if !m.extendLocked(r.First, r.Last, d) {
 			g.counters.ineffective++
 		}
 	}
 }
 
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+// extendLocked sets the deadlines of everything from first to last that is in flight at the member. Parcels that lie across an end are
+// split. False: nothing is.
+func (m *Member) extendLocked(first, last uint64, d time.Duration) (found bool) {
+	for i := m.searchLocked(first); i < len(m.flights) && m.flights[i].first <= last; i++ {
+		p := m.flights[i]
+		if p.first < first {
+			m.keepHeadLocked(i, int(first-p.first))
+			continue
+		}
+		if p.last() > last {
+			m.keepHeadLocked(i, int(last-p.first)+1)
+			p = m.flights[i]
+		}
+		m.group.setDeadlineLocked(p, d)
+		found = true
 	}
-	return 0
+	return found
+}
+
+// searchLocked returns where what is in flight at the member begins that is not before first.
+func (m *Member) searchLocked(first uint64) int {
+	return sort.Search(len(m.flights), func(i int) bool { return m.flights[i].last() >= first })
+}
+
+// rangesAtOnce is how many ranges of a request are dealt with before others get their turn at the group.
+const rangesAtOnce = 128
+
+// letOthersIn gives others a turn at the group in the middle of a long request.
+func (g *group) letOthersIn() {
+	g.unlock()
+	runtime.Gosched()
+	g.mu.Lock()
 }
 
 // settle calls f for what is in flight of each range, and wakes whoever may go on.
@@ -115,7 +136,10 @@ func (m *Member) settle(ranges []SequenceRange, f func(p *parcel)) {
 	g.mu.Lock()
 	m.lastAck = g.broker.clock.Now()
 	m.setLate(false)
-	for _, r := range ranges {
+	for i, r := range ranges {
+		if i > 0 && i%rangesAtOnce == 0 {
+			g.letOthersIn()
+		}
 		before := m.inFlight
 		m.eachLocked(r.First, r.Last, f)
 		if m.inFlight == before {
@@ -149,7 +173,7 @@ func (m *Member) wakeForMore() {
 // eachLocked removes everything from first to last from what is in flight at the member, and calls f with it, in order. Parcels
 // that lie across an end are split.
 func (m *Member) eachLocked(first, last uint64, f func(p *parcel)) {
-	i := sort.Search(len(m.flights), func(i int) bool { return m.flights[i].last() >= first })
+	i := m.searchLocked(first)
 	var found []*parcel
 	from := i
 	for ; i < len(m.flights) && m.flights[i].first <= last; i++ {
