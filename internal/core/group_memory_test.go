@@ -79,7 +79,7 @@ func TestGroupsAreBounded(t *testing.T) {
 // Large sets of patterns are accounted for, and given back.
 func TestPatternsAreAccountedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
+		b := newBroker(t, func(o *Options) { o.MaxMemory = 3 << 19 })
 		set := func(tag string) []string {
 			var patterns []string
 			for i := range 250 {
