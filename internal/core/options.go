@@ -54,28 +54,44 @@ func DefaultOptions() Options {
 	}
 }
 
+// Range is what a setting may be, both ends included; that of a duration is in nanoseconds.
+type Range struct{ Min, Max int64 }
+
+// optionRanges are the settings of Options in the order of its fields, by configuration name.
+var optionRanges = []struct {
+	name  string
+	value func(*Options) int64
+	Range
+}{
+	{"consumer_capacity", func(o *Options) int64 { return int64(o.ConsumerCapacity) }, Range{1, 1 << 22}},
+	{"consumer_capacity_bytes", func(o *Options) int64 { return o.ConsumerCapacityBytes }, Range{1 << 10, 1 << 34}},
+	{"group_capacity", func(o *Options) int64 { return int64(o.GroupCapacity) }, Range{1, 1 << 22}},
+	{"group_capacity_bytes", func(o *Options) int64 { return o.GroupCapacityBytes }, Range{1 << 10, 1 << 34}},
+	{"group_linger", func(o *Options) int64 { return int64(o.GroupLinger) }, Range{0, int64(24 * time.Hour)}},
+	{"ack_deadline", func(o *Options) int64 { return int64(o.AckDeadline) }, Range{0, int64(maxAckDeadline)}},
+	{"max_attempts", func(o *Options) int64 { return int64(o.MaxAttempts) }, Range{1, maxMaxAttempts}},
+	{"max_in_flight", func(o *Options) int64 { return int64(o.MaxInFlight) }, Range{1, maxMaxInFlight}},
+	{"max_message_size", func(o *Options) int64 { return int64(o.MaxMessageSize) }, Range{1, 1 << 30}},
+	{"max_memory", func(o *Options) int64 { return o.MaxMemory }, Range{1 << 20, 1 << 44}},
+	{"max_subscriptions", func(o *Options) int64 { return int64(o.MaxSubscriptions) }, Range{1, 1 << 24}},
+	{"send_timeout", func(o *Options) int64 { return int64(o.SendTimeout) }, Range{int64(time.Millisecond), int64(24 * time.Hour)}},
+}
+
+// OptionRange returns the range of a setting of Options by its configuration name. It panics at a name that is none.
+func OptionRange(name string) Range {
+	for _, r := range optionRanges {
+		if r.name == name {
+			return r.Range
+		}
+	}
+	panic("core: no setting " + name)
+}
+
 // Validate reports the first setting that is out of range, by its configuration name.
 func (o Options) Validate() error {
-	for _, c := range []struct {
-		name     string
-		value    int64
-		min, max int64
-	}{
-		{"consumer_capacity", int64(o.ConsumerCapacity), 1, 1 << 22},
-		{"consumer_capacity_bytes", o.ConsumerCapacityBytes, 1 << 10, 1 << 34},
-		{"group_capacity", int64(o.GroupCapacity), 1, 1 << 22},
-		{"group_capacity_bytes", o.GroupCapacityBytes, 1 << 10, 1 << 34},
-		{"group_linger", int64(o.GroupLinger), 0, int64(24 * time.Hour)},
-		{"ack_deadline", int64(o.AckDeadline), 0, int64(maxAckDeadline)},
-		{"max_attempts", int64(o.MaxAttempts), 1, maxMaxAttempts},
-		{"max_in_flight", int64(o.MaxInFlight), 1, maxMaxInFlight},
-		{"max_message_size", int64(o.MaxMessageSize), 1, 1 << 30},
-		{"max_memory", o.MaxMemory, 1 << 20, 1 << 44},
-		{"max_subscriptions", int64(o.MaxSubscriptions), 1, 1 << 24},
-		{"send_timeout", int64(o.SendTimeout), int64(time.Millisecond), int64(24 * time.Hour)},
-	} {
-		if c.value < c.min || c.value > c.max {
-			return fmt.Errorf("%s: %d is not between %d and %d", c.name, c.value, c.min, c.max)
+	for _, r := range optionRanges {
+		if v := r.value(&o); v < r.Min || v > r.Max {
+			return fmt.Errorf("%s: %d is not between %d and %d", r.name, v, r.Min, r.Max)
 		}
 	}
 	return nil
