@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -202,7 +203,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 		}
 	}
 	manager.stopping(o.shutdownTimeout)
-	shutdown(server, o.shutdownTimeout, log)
+	shutdown(server, broker, o.shutdownTimeout, log)
 	serving.Wait()
 	stopWatchdog()
 	addrFile.remove()
@@ -229,13 +230,28 @@ func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listene
 	return ownFile{}, nil
 }
 
-func shutdown(server *rpc.Server, timeout time.Duration, log *slog.Logger) {
+// shutdown drains the server and says how that went, in numbers if something was left.
+func shutdown(server *rpc.Server, broker *core.Broker, timeout time.Duration, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	started := time.Now()
-	if err := server.Shutdown(ctx); err != nil {
-		log.Warn("stopped before everything was delivered", "after", roughDuration(time.Since(started)))
+	err := server.Shutdown(ctx)
+	after := roughDuration(time.Since(started))
+	if cut, ok := errors.AsType[*rpc.CutOffError](err); ok {
+		log.Warn("stopped before everything was delivered", "after", after,
+			"subscriptions", cut.Subscriptions, "queued", cut.Queued, "in_flight", cut.InFlight)
 		return
 	}
-	log.Info("stopped", "after", roughDuration(time.Since(started)))
+	// Groups outlive their members, but not the broker.
+	groups, messages := 0, 0
+	for _, g := range broker.Groups() {
+		if n := g.Pending + g.InFlight; n > 0 {
+			groups, messages = groups+1, messages+n
+		}
+	}
+	if groups > 0 {
+		log.Warn("stopped with messages in groups without a member", "after", after, "groups", groups, "messages", messages)
+		return
+	}
+	log.Info("stopped", "after", after)
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -170,7 +171,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown ends the server: it takes nothing new, delivers what is queued to those who read, tells everybody, and
-// returns when all are gone. When ctx ends first, whatever is left is cut off, and the context's error returned.
+// returns when all are gone. When ctx ends first, whatever is left is cut off; the error is then a *CutOffError.
 //
 // The order: the broker drains, which makes health say no and ends every subscription once its queue is
 // empty, and every publish stream once its last frame is confirmed; connections close as their calls end.
@@ -186,7 +187,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = s.leftBehind(ctx.Err())
 		s.broker.Close()
 		s.grpc.Stop()
 		<-stopped
@@ -194,4 +195,29 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.sampling.Do(func() {}) // a Serve that comes this late starts nothing any more
 	s.loops.Wait()
 	return err
+}
+
+// CutOffError says what a Shutdown has cut off: subscriptions that had not taken all they were to get, and messages.
+type CutOffError struct {
+	Subscriptions int
+	Queued        int64 // messages that waited in queues, those of groups included
+	InFlight      int   // messages that members of groups had not acknowledged
+	Err           error // the end of the context
+}
+
+// Error counts them.
+func (e *CutOffError) Error() string {
+	return fmt.Sprintf("cut off %d subscriptions, %d messages in queues and %d in flight: %v", e.Subscriptions, e.Queued, e.InFlight, e.Err)
+}
+
+// Unwrap returns the error of the context.
+func (e *CutOffError) Unwrap() error { return e.Err }
+
+func (s *Server) leftBehind(err error) error {
+	st := s.broker.Stats()
+	e := &CutOffError{Subscriptions: st.Subscriptions, Queued: st.QueuedMessages, Err: err}
+	for _, g := range s.broker.Groups() {
+		e.InFlight += g.InFlight
+	}
+	return e
 }
