@@ -39,15 +39,16 @@ test:
 race: $(BIN)/grpcurl-$(GRPCURL) ## the tests as CI runs them
 	$(GO) test -race -shuffle=on ./...
 
-generate: $(BIN)/buf-$(BUF) ## Go code from the contract; docs/cli.md, docs/man and docs/config.yaml from the commands
+generate: $(BIN)/buf-$(BUF) ## Go code and docs/protocol.md from the contract; docs/cli.md, docs/man and docs/config.yaml from the commands
 	cd proto && buf generate
 	$(GO) run ./cmd/tinybroker docs
 
 # Generates into another folder and compares, so that it works on a tree with changes and leaves it alone.
 check-generated: $(BIN)/buf-$(BUF)
 	cd proto && buf lint
-	rm -rf $(BIN)/generated
+	rm -rf $(BIN)/generated $(BIN)/docs
 	cd proto && buf generate -o $(BIN)/generated
+	diff -u $(BIN)/docs/protocol.md docs/protocol.md
 	diff -ru --exclude='*.proto' --exclude='buf*.yaml' --exclude=released.binpb $(BIN)/generated proto
 
 # The contract may grow, and nothing in it may change: clients that were built with the last release must go on to work.

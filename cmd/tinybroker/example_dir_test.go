@@ -19,6 +19,22 @@ func needTool(t *testing.T, tool string) string {
 	return path
 }
 
+// pythonWithGRPC finds a Python that has grpcio; the first one on the PATH need not.
+func pythonWithGRPC(t *testing.T) string {
+	t.Helper()
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", "import grpc, grpc_tools").Run() == nil {
+			path, err := exec.LookPath(python)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+	}
+	orSkip(t, "there is no Python with grpcio and grpcio-tools")
+	return ""
+}
+
 // orSkip skips a test that lacks something, or fails it where nothing may be lacking.
 func orSkip(t *testing.T, format string, args ...any) {
 	t.Helper()
@@ -37,7 +53,7 @@ var exampleCopies struct {
 }
 
 // exampleDir is docs/examples/NAME in a copy in which it may be used: npm has installed what package.json names, Go
-// programs are built.
+// programs are built, stubs for Python are generated.
 func exampleDir(t *testing.T, name string) string {
 	t.Helper()
 	c := &exampleCopies
@@ -82,6 +98,10 @@ func prepareExample(t *testing.T, top, name string) error {
 	} else if name == "go" {
 		cmd = exec.Command("go", "build", "-o", to+string(filepath.Separator), "./docs/examples/go/...")
 		cmd.Dir = root
+	} else if name == "python" {
+		cmd = exec.Command(pythonWithGRPC(t), "-m", "grpc_tools.protoc", "-I", "../../../proto", "--python_out=.", "--grpc_python_out=.",
+			"tinybroker/v1/tinybroker.proto")
+		cmd.Dir = to
 	} else {
 		return nil
 	}

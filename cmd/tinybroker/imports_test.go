@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"internal/bench/peers": {"internal/bench", "internal/core", "internal/rpc", "proto/tinybroker/v1"},
 
 	"internal/tui/background": nil,
+	"internal/protodoc":       nil,
 
 	// What clients of others look like.
 	"docs/examples/go/publish":   {"proto/tinybroker/v1"},
@@ -46,7 +47,7 @@ var onlyIn = map[string][]string{
 	"os/signal":                        {"cmd/tinybroker", "internal/bench/peers", "internal/licenses"},
 	"google.golang.org/grpc":           {"internal/rpc", "proto/tinybroker/v1", "internal/bench/peers"},
 	"google.golang.org/grpc/codes":     {"internal/rpc", "proto/tinybroker/v1", "cmd/tinybroker"},
-	"google.golang.org/protobuf":       {"internal/rpc", "proto/tinybroker/v1", "internal/bench/peers"},
+	"google.golang.org/protobuf":       {"internal/protodoc", "internal/rpc", "proto/tinybroker/v1", "internal/bench/peers"},
 	"github.com/HdrHistogram/":         {"internal/bench", "internal/bench/peers"},
 	"github.com/charmbracelet/":        {"internal/tui", "internal/tui/background"},
 	module + "/proto/tinybroker/v1":    {"internal/rpc", "internal/bench/peers"},
@@ -174,7 +175,7 @@ func TestTopLevel(t *testing.T) {
 			t.Errorf("%s does not belong at the top level", name)
 		}
 	}
-	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"bench", "core", "licenses", "rpc", "tui"}} {
+	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"bench", "core", "licenses", "protodoc", "rpc", "tui"}} {
 		entries, err := os.ReadDir(filepath.Join("..", "..", dir))
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,8 @@ var root = filepath.Join("..", "..")
 
 // generatedPages are made of texts that other tests try.
 var generatedPages = map[string]string{
-	"docs/cli.md": "TestHelpExamples",
+	"docs/cli.md":      "TestHelpExamples",
+	"docs/protocol.md": "TestProtocolPage",
 }
 
 // A block that nobody tries says so, and why. See TestDocumentedCommands for the words.

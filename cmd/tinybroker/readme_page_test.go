@@ -62,7 +62,11 @@ func (p *page) run(b *block) {
 	p.t.Helper()
 	if b.has("needs") {
 		for tool := range strings.SplitSeq(b.option("needs"), ",") {
-			needTool(p.t, tool)
+			if tool == "python3-grpcio" {
+				p.link("python3", pythonWithGRPC(p.t))
+			} else {
+				needTool(p.t, tool)
+			}
 		}
 	}
 	if p.server == "" && !b.startsBroker() {
@@ -105,6 +109,15 @@ func (p *page) run(b *block) {
 		}
 		return true
 	})
+}
+
+// link makes a program be found under name.
+func (p *page) link(name, path string) {
+	p.t.Helper()
+	shim := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", path)
+	if err := os.WriteFile(filepath.Join(p.dir, "bin", name), []byte(shim), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // write puts the block into its file.

@@ -1,0 +1,35 @@
+"""What publishers, subscribers and workers share: the connection, and when to come back to a broker."""
+import os
+import random
+import time
+
+import grpc
+
+from tinybroker.v1 import tinybroker_pb2_grpc
+
+COMES_BACK_AFTER = {"CLOSE_REASON_EVICTED", "CLOSE_REASON_STALLED", "CLOSE_REASON_SHUTTING_DOWN"}
+COMES_BACK_FROM = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+def connect():
+    channel = grpc.insecure_channel(os.environ.get("TINYBROKER_SERVER") or "127.0.0.1:7710", options=[
+        ("grpc.keepalive_time_ms", 10_000),  # more often than every 5 s is cut off
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ])
+    return tinybroker_pb2_grpc.BrokerServiceStub(channel)
+
+
+def comes_back(call):
+    """Tells whether to subscribe again after this call has ended. Not after REPLACED, KICKED, REVOKED and LEFT."""
+    reason = dict(call.trailing_metadata() or ()).get("tinybroker-close-reason")
+    if reason:
+        return reason in COMES_BACK_AFTER
+    return call.code() == grpc.StatusCode.OK or call.code() in COMES_BACK_FROM
+
+
+def pause(attempt):
+    """About 100 ms, then twice as long each time up to 5 s, and never all clients at once."""
+    most = min(0.1 * 2 ** attempt, 5)
+    time.sleep(random.uniform(most / 2, most))
