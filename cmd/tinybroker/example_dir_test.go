@@ -91,18 +91,19 @@ func prepareExample(t *testing.T, top, name string) error {
 		t.Fatal(err)
 	}
 	var cmd *exec.Cmd
-	if _, err := os.Stat(filepath.Join(to, "package.json")); err == nil {
+	switch name {
+	case "node":
 		needTool(t, "npm")
 		cmd = exec.Command("npm", "ci", "--no-audit", "--no-fund", "--prefer-offline")
 		cmd.Dir = to
-	} else if name == "go" {
+	case "go":
 		cmd = exec.Command("go", "build", "-o", to+string(filepath.Separator), "./docs/examples/go/...")
 		cmd.Dir = root
-	} else if name == "python" {
+	case "python":
 		cmd = exec.Command(pythonWithGRPC(t), "-m", "grpc_tools.protoc", "-I", "../../../proto", "--python_out=.", "--grpc_python_out=.",
 			"tinybroker/v1/tinybroker.proto")
 		cmd.Dir = to
-	} else {
+	default:
 		return nil
 	}
 	var out bytes.Buffer
