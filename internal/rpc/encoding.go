@@ -83,10 +83,26 @@ func appendRecord(dst []byte, m *core.Message) []byte {
 
 // appendRecordOf is appendRecord for a message whose length is known.
 func appendRecordOf(dst []byte, m *core.Message, messageLen int) []byte {
+	if messageLen < oneByteLen && messageLen == len(m.Topic)+len(m.Payload)+4 && m.Topic != "" && len(m.Payload) > 0 {
+		return appendShort(dst, m)
+	}
 	dst = slices.Grow(dst, bytesFieldLen(messageLen))
 	dst = append(dst, tagMessages)
 	dst = protowire.AppendVarint(dst, uint64(messageLen))
 	return appendMessage(dst, m)
+}
+
+// oneByteLen is from which length on a length takes more than one byte.
+const oneByteLen = 0x80
+
+// appendShort is appendRecordOf for a message of a topic and a payload, so short that every length is one byte. With such
+// messages a publisher spends much of its time here.
+func appendShort(dst []byte, m *core.Message) []byte {
+	topic, payload := len(m.Topic), len(m.Payload)
+	dst = append(dst, tagMessages, byte(topic+payload+4), tagTopic, byte(topic))
+	dst = append(dst, m.Topic...)
+	dst = append(dst, tagPayload, byte(payload))
+	return append(dst, m.Payload...)
 }
 
 // appendMessage encodes m at the end of dst.

@@ -106,18 +106,9 @@ func (c *Client) Publisher(ctx context.Context, o PublisherOptions) (*Publisher,
 // *UnconfirmedError once the publisher has given up.
 func (p *Publisher) Publish(ctx context.Context, m *core.Message) (position uint64, err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for {
-		if p.failed != nil {
-			return 0, p.failed
-		}
-		if p.closing {
-			return 0, ErrPublisherClosed
-		}
-		if !p.window.full(p.options.MaxInFlight) {
-			break
-		}
-		if err := p.awaitMoveLocked(ctx); err != nil {
+	if p.failed != nil || p.closing || p.window.full(p.options.MaxInFlight) {
+		if err := p.awaitRoomLocked(ctx); err != nil {
+			p.mu.Unlock()
 			return 0, err
 		}
 	}
@@ -125,7 +116,26 @@ func (p *Publisher) Publish(ctx context.Context, m *core.Message) (position uint
 	if p.waiting {
 		p.sendLocked()
 	}
+	p.mu.Unlock()
 	return position, nil
+}
+
+// awaitRoomLocked waits until the window has room for a message.
+func (p *Publisher) awaitRoomLocked(ctx context.Context) error {
+	for {
+		if p.failed != nil {
+			return p.failed
+		}
+		if p.closing {
+			return ErrPublisherClosed
+		}
+		if !p.window.full(p.options.MaxInFlight) {
+			return nil
+		}
+		if err := p.awaitMoveLocked(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // Flush waits until everything published before is dealt with. An error is the context's, or an *UnconfirmedError.
