@@ -181,6 +181,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 		serving.Go(func() { failed <- server.Serve(l) })
 	}
 	defer tuneCollector(o.broker.MaxMemory)()
+	defer giveBackMemory(broker.MemoryUsed, 5*time.Second)()
 
 	reloads := newReloader(a, o, level)
 	addrFile, err := announce(a, o, log, listeners)

@@ -5,7 +5,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // The garbage collector runs whenever the heap has grown by a percentage of what was alive after the last run. A broker
@@ -43,6 +45,67 @@ func tuneCollector(maxMemory int64) (stop func()) {
 		stopped.Store(true)
 		debug.SetGCPercent(before)
 	}
+}
+
+// giveBackMemory returns to the system what a load has left behind: nothing else would while nothing is allocated. It looks for it every
+// interval, and acts when no collection has run meanwhile, so that a broker at work is left alone. held is what its messages take.
+func giveBackMemory(held func() int64, interval time.Duration) (stop func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		var g giver
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+			}
+			if taken, cycles := heapTaken(); g.due(taken-held(), cycles) {
+				debug.FreeOSMemory()
+				taken, cycles = heapTaken()
+				g.given(taken-held(), cycles)
+			}
+		}
+	})
+	return func() {
+		close(done)
+		running.Wait()
+	}
+}
+
+// giver decides when there is something to give back.
+type giver struct {
+	floor  int64 // what the heap takes beside messages when it is clean
+	cycles uint64
+}
+
+// due reports whether much more is taken than when it was last clean, and no collection has run since the last look.
+func (g *giver) due(taken int64, cycles uint64) bool {
+	quiet := cycles == g.cycles
+	g.cycles = cycles
+	g.floor = min(g.floor, taken)
+	return quiet && taken > g.floor+minRoom/2
+}
+
+// given notes what is left.
+func (g *giver) given(taken int64, cycles uint64) { g.floor, g.cycles = taken, cycles }
+
+// heapTaken returns how many bytes of the system's memory the heap has, in use or not, and how many collections there were.
+func heapTaken() (bytes int64, cycles uint64) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/cycles/total:gc-cycles"},
+	}
+	metrics.Read(samples)
+	for _, s := range samples[:3] {
+		bytes += int64(s.Value.Uint64())
+	}
+	return bytes, samples[3].Value.Uint64()
 }
 
 func collectorPercent(room, live uint64) int {

@@ -43,6 +43,9 @@ type Stats struct {
 	DeadLetters               uint64 // messages of groups that had all their attempts, or were rejected
 }
 
+// MemoryUsed returns Stats.Memory alone, at no cost.
+func (b *Broker) MemoryUsed() int64 { return b.memory.used.Load() }
+
 // Stats returns a snapshot. Its cost grows with the number of subscriptions.
 func (b *Broker) Stats() Stats {
 	c := &b.counters

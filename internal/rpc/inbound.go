@@ -25,10 +25,12 @@ type inbound struct {
 	limit    int64
 	maxCalls int64
 	held     atomic.Int64 // what all calls together hold, in bytes of memory
+	refused  atomic.Int64 // what calls hold that were given up, and whose handlers have not returned yet
 	calls    atomic.Int64 // how many there are
 
-	mu    sync.Mutex
-	flows map[*inflow]struct{}
+	mu     sync.Mutex
+	flows  map[*inflow]struct{}
+	relief chan struct{} // closed when refused has become less; nil: nobody waits
 }
 
 // minInbound leaves room for a few large messages at once, however small max_memory is.
@@ -55,6 +57,42 @@ func (in *inbound) relieve() {
 	defer in.mu.Unlock()
 	for _, c := range in.chooseLocked() {
 		c.refuse()
+	}
+}
+
+// maxRelief is how long a connection may be kept from being read for calls of others to end.
+const maxRelief = time.Second
+
+// awaitRelief waits until most of what was given up is free, for who sends faster than that can be.
+func (in *inbound) awaitRelief() {
+	timeout := time.NewTimer(maxRelief)
+	defer timeout.Stop()
+	for in.refused.Load() > in.limit/4 {
+		in.mu.Lock()
+		if in.relief == nil {
+			in.relief = make(chan struct{})
+		}
+		relief := in.relief
+		in.mu.Unlock()
+		if in.refused.Load() <= in.limit/4 {
+			return
+		}
+		select {
+		case <-relief:
+		case <-timeout.C:
+			return
+		}
+	}
+}
+
+// relieved notes that a call that was given up has ended.
+func (in *inbound) relieved(held int64) {
+	in.refused.Add(-held)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.relief != nil {
+		close(in.relief)
+		in.relief = nil
 	}
 }
 
@@ -125,6 +163,7 @@ type inCall struct {
 
 	// Guarded by the flow's mu.
 	ended     bool
+	givenUp   bool // held does not change any more
 	held      int64
 	since     time.Time // when a message was last dealt with or, when nothing was held, the first came
 	messages  messageParser
@@ -164,14 +203,21 @@ func (c *inCall) refusal() <-chan struct{} {
 	return c.refused
 }
 
-// refuse gives the call up. It is called once.
+// refuse gives the call up. It is called once. What it sends from now on is not kept by anybody for long, and not accounted for.
 func (c *inCall) refuse() {
+	c.flow.mu.Lock()
+	if !c.ended {
+		delete(c.flow.calls, c.id)
+		c.flow.in.held.Add(-c.held)
+		c.flow.in.refused.Add(c.held)
+		c.givenUp = true
+	}
+	c.flow.mu.Unlock()
 	if c.told {
 		close(c.refused)
 	} else {
 		c.cancel()
 	}
-	c.end()
 }
 
 // given notes that the handler got the next message.
@@ -191,7 +237,7 @@ func (c *inCall) settle() {
 	}
 	c.flow.mu.Lock()
 	defer c.flow.mu.Unlock()
-	if !c.owed || len(c.completed) == 0 {
+	if c.givenUp || !c.owed || len(c.completed) == 0 {
 		return
 	}
 	c.owed = false
@@ -213,9 +259,17 @@ func (c *inCall) end() {
 		return
 	}
 	c.stop()
+	c.ends()
+}
+
+func (c *inCall) ends() {
 	c.flow.mu.Lock()
-	defer c.flow.mu.Unlock()
+	givenUp := c.givenUp && !c.ended
 	c.endLocked()
+	c.flow.mu.Unlock()
+	if givenUp {
+		c.flow.in.relieved(c.held)
+	}
 }
 
 func (c *inCall) endLocked() {
@@ -223,9 +277,11 @@ func (c *inCall) endLocked() {
 		return
 	}
 	c.ended = true
-	delete(c.flow.calls, c.id)
-	c.flow.in.held.Add(-c.held)
 	c.flow.in.calls.Add(-1)
+	if !c.givenUp {
+		delete(c.flow.calls, c.id)
+		c.flow.in.held.Add(-c.held)
+	}
 }
 
 // credentials makes the connections that next has secured known to in.

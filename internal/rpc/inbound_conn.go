@@ -94,6 +94,7 @@ func (f *inflow) charge(stream uint32, n int64) {
 	f.mu.Unlock()
 	if f.in.held.Add(n) > f.in.limit {
 		f.in.relieve()
+		f.in.awaitRelief()
 	}
 }
 
@@ -115,11 +116,7 @@ func (f *inflow) begin(ctx context.Context, method string) context.Context {
 		method == tinybrokerv1.BrokerService_Subscribe_FullMethodName || strings.HasPrefix(method, reflectionPrefix)
 	ctx, c.cancel = context.WithCancel(ctx)
 	ctx = context.WithValue(ctx, inCallKey{}, c)
-	c.stop = context.AfterFunc(ctx, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		c.endLocked()
-	})
+	c.stop = context.AfterFunc(ctx, c.ends)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[c.id] = c
