@@ -27,6 +27,7 @@ type membership struct {
 	acks   bool               // deliveries are replied to
 	grace  time.Duration
 	lease  lease
+	most   uint64 // max_in_flight
 
 	wake    chan struct{} // capacity 1: there may be something to say
 	written chan struct{} // closed when the writer has returned
@@ -34,7 +35,8 @@ type membership struct {
 
 	mu      sync.Mutex
 	replies replies
-	held    int        // deliveries received and not replied to
+	count   uint64     // deliveries received
+	held    int        // of those, not replied to
 	running []handling // those that handlers are working on
 	failed  failedKeys
 	leaving bool // nothing more is handed out
@@ -59,6 +61,7 @@ func newMembership(ctx context.Context, stream grpc.ClientStream, cancel context
 		cancel:  cancel,
 		acks:    core.AckMode(opened.GetAckMode()) == core.AckExplicit,
 		grace:   o.Grace,
+		most:    uint64(opened.GetMaxInFlight()),
 		wake:    make(chan struct{}, 1),
 		written: make(chan struct{}),
 	}
@@ -77,6 +80,7 @@ func newMembership(ctx context.Context, stream grpc.ClientStream, cancel context
 func (m *membership) received(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.count += uint64(n)
 	m.held += n
 }
 
@@ -91,24 +95,35 @@ func (m *membership) begin(n uint64) bool {
 	return true
 }
 
-// passOver is subscribeCall.passesOver for delivery n.
-func (m *membership) passOver(n uint64, key string) bool {
+// passOver is subscribeCall.passesOver.
+func (m *membership) passOver(d *Delivery) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leaving || m.ended || !m.failed.waits(key) {
+	if m.leaving || m.ended || !m.failed.waits(d.Sequence, d.Key, d.Attempt) {
 		return false
 	}
 	m.held--
-	m.replies.nack(n, core.Nack{Action: core.NackRelease})
+	m.replies.nack(d.Sequence, core.Nack{Action: core.NackRelease})
 	m.rouse()
 	return true
 }
 
-// comesAgain notes that a message is given back, and not for the last time.
-func (m *membership) comesAgain(key string, nack *core.Nack) {
+// comesAgain notes that a message was given back, and not for the last time.
+func (m *membership) comesAgain(d *Delivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failed.failed(key, nack)
+	m.failed.failed(d.Key, d.Attempt, m.count, m.most)
+}
+
+// settledLocked is how many deliveries have been replied to.
+func (m *membership) settledLocked() uint64 {
+	n := m.count - uint64(m.held)
+	for _, h := range m.running {
+		if h.overdue {
+			n++
+		}
+	}
+	return n
 }
 
 // done notes that a handler has returned.

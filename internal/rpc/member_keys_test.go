@@ -6,24 +6,28 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
 // TestAFailedMessageKeepsItsPlaceAmongItsKey: what came with it has to wait for its next attempt, or for its end.
 func TestAFailedMessageKeepsItsPlaceAmongItsKey(t *testing.T) {
-	longer := 5 * time.Second
+	longer, shorter, none := 5*time.Second, 50*time.Millisecond, time.Duration(0)
 	for _, test := range []struct {
 		name    string
 		nack    core.Nack
 		limit   int // max_attempts
 		ofKey   []string
 		delayed time.Duration // at least, between the two attempts
+		work    time.Duration // how long a handler takes
 	}{
-		{"backoff", core.Nack{}, 5, []string{"0/1", "1/1", "1/2", "2/1", "3/1", "4/1", "5/1", "6/1"}, 750 * time.Millisecond},
-		{"a pause of its own", core.Nack{Delay: &longer}, 5, []string{"0/1", "1/1", "1/2", "2/1", "3/1", "4/1", "5/1", "6/1"}, longer},
-		{"no more attempts", core.Nack{}, 1, []string{"0/1", "1/1", "2/1", "3/1", "4/1", "5/1", "6/1"}, 0},
-		{"rejected", core.Nack{Action: core.NackReject}, 5, []string{"0/1", "1/1", "2/1", "3/1", "4/1", "5/1", "6/1"}, 0},
+		{"backoff", core.Nack{}, 5, []string{"0/1", "1/1", "1/2", "2/1", "3/1", "4/1", "5/1", "6/1"}, 750 * time.Millisecond, 0},
+		{"a pause of its own", core.Nack{Delay: &longer}, 5, []string{"0/1", "1/1", "1/2", "2/1", "3/1", "4/1", "5/1", "6/1"}, longer, 0},
+		{"a pause shorter than the work", core.Nack{Delay: &shorter}, 5, []string{"0/1", "1/1", "1/2", "2/1", "3/1", "4/1", "5/1", "6/1"}, shorter, 40 * time.Millisecond},
+		{"no pause", core.Nack{Delay: &none}, 5, []string{"0/1", "1/1", "1/2", "2/1", "3/1", "4/1", "5/1", "6/1"}, 0, 0},
+		{"no more attempts", core.Nack{}, 1, []string{"0/1", "1/1", "2/1", "3/1", "4/1", "5/1", "6/1"}, 0, 0},
+		{"rejected", core.Nack{Action: core.NackReject}, 5, []string{"0/1", "1/1", "2/1", "3/1", "4/1", "5/1", "6/1"}, 0, 0},
 	} {
 		for _, o := range []struct {
 			name string
@@ -37,6 +41,7 @@ func TestAFailedMessageKeepsItsPlaceAmongItsKey(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					site := newSite(t, func(c *core.Options) { c.MaxAttempts = test.limit })
 					r := newRecorder(func(payload string, attempt uint32) error {
+						time.Sleep(test.work)
 						if payload == "1" && attempt == 1 {
 							return &NackError{test.nack}
 						}
@@ -59,7 +64,7 @@ func TestAFailedMessageKeepsItsPlaceAmongItsKey(t *testing.T) {
 						h := <-r.list
 						if len(h.payload) > 1 {
 							others++
-							if h.at > 50*time.Millisecond {
+							if h.at > 50*time.Millisecond && test.work == 0 {
 								t.Errorf("%s waited for %v", h.payload, h.at)
 							}
 							continue
@@ -82,26 +87,37 @@ func TestAFailedMessageKeepsItsPlaceAmongItsKey(t *testing.T) {
 	}
 }
 
+// TestFailedKeys: which deliveries have to go back is a matter of their numbers alone.
 func TestFailedKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var f failedKeys
-		f.failed("", &core.Nack{})
-		f.failed("released", &core.Nack{Action: core.NackRelease})
-		f.failed("at once", &core.Nack{Delay: new(time.Duration(0))})
-		f.failed("soon", &core.Nack{Delay: new(time.Second)})
-		f.failed("later", &core.Nack{Delay: new(time.Minute)})
-		for key, want := range map[string]bool{"": false, "released": false, "at once": false, "soon": true, "later": true, "never": false} {
-			if got := f.waits(key); got != want {
-				t.Errorf("%q waits: %v, want %v", key, got, want)
-			}
-		}
-		time.Sleep(time.Second)
-		if f.waits("soon") || !f.waits("later") {
-			t.Error("a second later they wait as before")
-		}
-		f.failed("another", &core.Nack{})
-		if len(f.until) != 2 {
-			t.Errorf("%d keys are kept", len(f.until))
-		}
-	})
+	var f failedKeys
+	const most = 4
+	f.failed("k", 1, 10, most)
+	if f.waits(11, "other", 1) || !f.waits(11, "k", 1) || !f.waits(1000, "k", 1) {
+		t.Error("before the broker is told, everything of the key waits, and nothing else")
+	}
+	f.tell(12, most)
+	f.tell(100, most)
+	if !f.waits(16, "k", 1) {
+		t.Error("the broker may have sent 16 when it knew of 12")
+	}
+	if f.waits(17, "k", 1) || len(f.byKey) != 0 {
+		t.Error("it had heard of the failure when it sent 17")
+	}
+	buffer := []byte("k")
+	f.failed(unsafe.String(&buffer[0], 1), 2, 20, most)
+	buffer[0] = 'x' // the next frame
+	f.tell(20, most)
+	if !f.waits(21, "k", 1) {
+		t.Error("its name was not kept")
+	}
+	if f.waits(21, "k", 3) || f.waits(22, "k", 1) {
+		t.Error("it has come again, and the others follow it")
+	}
+	for n := range uint64(1000) {
+		f.failed(fmt.Sprint(n), 1, 3*n, most)
+		f.tell(3*n, most)
+	}
+	if len(f.byKey) > 5 {
+		t.Errorf("%d keys are kept", len(f.byKey))
+	}
 }

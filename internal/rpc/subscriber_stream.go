@@ -29,7 +29,7 @@ func (c *subscribeCall) acks() bool { return c.member != nil && c.member.acks }
 
 // passesOver gives a delivery back unhandled if one with the same key, which failed, is to come before it, and reports whether it does.
 func (c *subscribeCall) passesOver(d *Delivery) bool {
-	return c.acks() && d.Key != "" && c.member.passOver(d.Sequence, d.Key)
+	return c.acks() && d.Key != "" && c.member.passOver(d)
 }
 
 // hung reports whether a member has left by itself, since a handler did not return in time.
@@ -244,10 +244,9 @@ func (s *subscriber) handleJob(j *job) {
 func (s *subscriber) settle(call *subscribeCall, d *Delivery, result error) bool {
 	v := judge(result, call.acks())
 	if call.acks() {
-		if v.nack != nil && d.Attempt < call.opened.GetMaxAttempts() {
-			call.member.comesAgain(d.Key, v.nack)
+		if call.member.done(d.Sequence, v); orderMatters(d, v.nack, call.opened.GetMaxAttempts()) {
+			call.member.comesAgain(d) // before any other of its key is handled
 		}
-		call.member.done(d.Sequence, v)
 	}
 	if v.stop {
 		s.stop(v.err)
