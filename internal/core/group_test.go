@@ -955,6 +955,31 @@ func TestARetryBehindOthersOfItsKeyIsOnTime(t *testing.T) {
 	})
 }
 
+// A member gives back what is behind a message that has failed bit by bit, as it comes to it. Nothing that it has not had overtakes the rest.
+func TestWhatWasBehindAFailedMessageComesBeforeWhatIsNew(t *testing.T) {
+	b := newBroker(t, nil)
+	m := join(t, b, JoinOptions{})
+	publish(t, b, post{"t", "1", "k"}, post{"t", "2", "k"}, post{"t", "3", "k"}, post{"t", "4", "k"})
+	takeEverything(m)
+	publish(t, b, post{"t", "5", "k"}, post{"t", "6", "k"})
+	wantNext := func(want ...string) {
+		t.Helper()
+		got, _ := takeEverything(m)
+		wantPayloads(t, got, want)
+	}
+	wantNext("5", "6") // the member may have more of a key that it has
+	publish(t, b, post{"t", "7", "k"})
+	m.Nack(Nack{Delay: new(time.Duration(0))}, SequenceRange{1, 1})
+	m.Nack(Nack{Action: NackRelease}, SequenceRange{2, 3})
+	wantNext("1", "2", "3")
+	m.Nack(Nack{Action: NackRelease}, SequenceRange{4, 6})
+	wantNext("4", "5", "6")
+	m.Ack(SequenceRange{7, 11})
+	wantNext()
+	m.Ack(SequenceRange{12, 12})
+	wantNext("7")
+}
+
 // A key that never runs dry takes its turn like everybody else.
 func TestABusyKeyDoesNotHoldUpTheRest(t *testing.T) {
 	b := newBroker(t, nil)

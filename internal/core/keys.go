@@ -10,6 +10,8 @@ type keyState struct {
 	waiting  ring[*parcel] // behind those in flight, or behind the one in a lane
 	inLane   bool          // the key's first message is in a lane, or waits there for another attempt
 	held     bool          // the holder has been told that more is waiting
+	newest   uint64        // order of the newest message that was given since the key was last idle or changed hands
+	rewound  bool          // one came back while others were in flight: until none is, nothing newer is given
 	lane     *lane         // of the last message that came
 }
 
@@ -72,13 +74,14 @@ func (g *group) laneOfKeyLocked(st *keyState, lanes []*lane) *lane {
 func (st *keyState) idle() bool { return st.inFlight == 0 && !st.inLane && st.waiting.len == 0 }
 
 // next returns the first waiting message if the holder may have it now. One that is late gets no more of the key: when what it has
-// is back, another may have all of it.
+// is back, another may have all of it. Where one message came back, the holder may be about to give back those behind it that it has; what it has never had must not
+// overtake them.
 func (st *keyState) next(m *Member) *parcel {
 	if st.holder != m || st.waiting.len == 0 || m.late {
 		return nil
 	}
 	p := *st.waiting.front()
-	if p.lane != m.lane || !p.due.IsZero() {
+	if p.lane != m.lane || !p.due.IsZero() || st.rewound && p.order > st.newest {
 		return nil
 	}
 	return p
@@ -104,11 +107,12 @@ func (st *keyState) offer() {
 	}
 }
 
-// give notes that a message of the key is in flight at m.
-func (st *keyState) give(m *Member) {
+// give notes that p is in flight at m.
+func (st *keyState) give(m *Member, p *parcel) {
 	st.inLane = false
 	st.holder = m
 	st.inFlight++
+	st.newest = max(st.newest, p.order)
 	st.offer()
 }
 
@@ -120,6 +124,7 @@ func (st *keyState) putBack(p *parcel) {
 	}
 	p.behind = true
 	st.waiting.insert(i, p)
+	st.rewound = st.rewound || st.inFlight > 0 && p.order < st.newest
 }
 
 // settleKeyLocked brings a key up to date after some of its messages were settled or given back: when none is in flight, the next goes to
@@ -130,6 +135,7 @@ func (g *group) settleKeyLocked(st *keyState) {
 		return
 	}
 	st.holder, st.held = nil, false
+	st.newest, st.rewound = 0, false
 	if st.inLane {
 		return
 	}

@@ -189,7 +189,7 @@ func (m *Member) giveLocked(d *Delivery, p *parcel) {
 	d.Count += p.n
 	d.Bytes += p.size()
 	if p.key != nil {
-		p.key.give(m)
+		p.key.give(m, p)
 	}
 }
 
