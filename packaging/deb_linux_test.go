@@ -1,12 +1,14 @@
 package packaging
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // machine is a folder with just enough of a Debian system for dpkg to install into it: a shell for the package's scripts, and a
@@ -153,13 +155,29 @@ func (m *machine) serve(t *testing.T) {
 	if err := os.Chown(run, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path("/run/notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notify.Close()
+	if err := os.Chmod(m.path("/run/notify"), 0o777); err != nil {
+		t.Fatal(err)
+	}
 	start := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(readFile(t, m.path("/usr/lib/systemd/system/tinybroker.service")))
 	if start == nil {
 		t.Fatal("the unit starts nothing")
 	}
-	env := []string{"TINYBROKER_LISTEN=127.0.0.1:0"}
+	env := []string{"TINYBROKER_LISTEN=127.0.0.1:0", "NOTIFY_SOCKET=/run/notify"}
 	s := startInside(t, m.root, env, strings.Fields(start[1])...)
 	client := []string{"TINYBROKER_SERVER=" + s.address(), "TINYBROKER_CONFIG=none"}
+	if err := notify.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, 1024)
+	n, err := notify.Read(said)
+	if err != nil || !strings.Contains("\n"+string(said[:n])+"\n", "\nREADY=1\n") {
+		t.Errorf("systemd is told %q, %v", said[:n], err)
+	}
 	for _, args := range [][]string{{"status"}, {"pub", "deploy.rollout", "x"}} {
 		if out, err := inside(t, m.root, client, append([]string{"/usr/bin/tinybroker"}, args...)...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", args[0], err, out)

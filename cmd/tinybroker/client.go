@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/user"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -96,16 +98,23 @@ func (o *clientOptions) dialError(ctx context.Context, err error) error {
 	text := fmt.Sprintf("cannot reach broker at %s: %s", o.server, u.Err)
 	if cause := u.Err.Error(); rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "no such socket") {
 		text += ". Start one with: " + o.serveCommand()
+	} else if !rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "timed out") {
+		// The usual reason on another machine, and one that nobody sees there.
+		return withHint(failf(exitUnavailable, "%s", text), "a broker can be reached from other machines only where --listen says so")
 	}
 	return failf(exitUnavailable, "%s", text)
 }
 
 // serveCommand starts a broker where the client looks for it.
 func (o *clientOptions) serveCommand() string {
-	if o.server == defaultServer {
+	address := o.server
+	if _, isSocket := socketPath(address); !isSocket && !strings.Contains(address, ":") {
+		address = net.JoinHostPort(address, rpc.DefaultPort)
+	}
+	if address == defaultServer {
 		return "tinybroker serve"
 	}
-	return "tinybroker serve --listen " + o.server
+	return "tinybroker serve --listen " + address
 }
 
 // userAtHost is what people recognise a client by.

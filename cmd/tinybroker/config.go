@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -196,14 +197,25 @@ func findConfigFile(fs *pflag.FlagSet) (*configFile, error) {
 	return readConfigFile(path)
 }
 
-func configPaths() []string {
-	var paths []string
+func configPaths() []string { return configPathsOn(runtime.GOOS) }
+
+// configPathsOn are the usual places on a system. Windows has none for the machine: there, anybody may make a folder where
+// programs would look for one.
+func configPathsOn(system string) []string {
 	dir := os.Getenv("XDG_CONFIG_HOME")
-	if home := os.Getenv("HOME"); dir == "" && home != "" {
-		dir = filepath.Join(home, ".config")
+	switch {
+	case dir != "":
+	case system == "windows":
+		dir = os.Getenv("AppData")
+	case os.Getenv("HOME") != "":
+		dir = filepath.Join(os.Getenv("HOME"), ".config")
 	}
+	var paths []string
 	if dir != "" {
 		paths = append(paths, filepath.Join(dir, "tinybroker", "config.yaml"))
 	}
-	return append(paths, "/etc/tinybroker/config.yaml")
+	if system != "windows" {
+		paths = append(paths, "/etc/tinybroker/config.yaml")
+	}
+	return paths
 }

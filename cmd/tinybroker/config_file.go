@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strconv"
@@ -27,6 +28,10 @@ type configFile struct {
 
 func readConfigFile(path string) (*configFile, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, withHint(fmt.Errorf("configuration file %s: %s", path, rootCause(err)),
+			"--config none does without one; tinybroker serve --config none --print-config prints one to begin with")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("configuration file %s: %s", path, rootCause(err))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,24 @@ func TestSampleConfigIsComplete(t *testing.T) {
 			if !strings.Contains(strings.ReplaceAll(part.text, "\n# ", " "), usage) {
 				t.Errorf("%s: %s is not explained", part.section, key)
 			}
+		}
+	}
+}
+
+// Where the file is looked for.
+func TestConfigPaths(t *testing.T) {
+	t.Setenv("HOME", "/home/me")
+	t.Setenv("AppData", "/users/me/roaming")
+	for _, c := range []struct{ system, xdg, want string }{
+		{"linux", "/xdg", "/xdg/tinybroker/config.yaml /etc/tinybroker/config.yaml"},
+		{"linux", "", "/home/me/.config/tinybroker/config.yaml /etc/tinybroker/config.yaml"},
+		{"darwin", "", "/home/me/.config/tinybroker/config.yaml /etc/tinybroker/config.yaml"},
+		{"windows", "", "/users/me/roaming/tinybroker/config.yaml"},
+		{"windows", "/xdg", "/xdg/tinybroker/config.yaml"},
+	} {
+		t.Setenv("XDG_CONFIG_HOME", c.xdg)
+		if got := filepath.ToSlash(strings.Join(configPathsOn(c.system), " ")); got != c.want {
+			t.Errorf("%s, XDG_CONFIG_HOME=%q: %s, want %s", c.system, c.xdg, got, c.want)
 		}
 	}
 }

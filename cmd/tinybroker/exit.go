@@ -217,11 +217,18 @@ func endWith(err error, s *streams) ending {
 
 // hintOf is what to do about err; empty: there is no advice.
 func hintOf(err error) string {
-	known, ok := errors.AsType[*exitError](err)
-	if !ok {
-		return ""
+	for known, ok := errors.AsType[*exitError](err); ok; known, ok = errors.AsType[*exitError](known.err) {
+		if known.hint != "" {
+			return known.hint
+		}
 	}
-	return known.hint
+	switch {
+	case errors.Is(err, core.ErrTopicInvalid):
+		return "a topic is words with dots between them, such as deploy.rollout; patterns are for sub"
+	case errors.Is(err, core.ErrPatternInvalid):
+		return "patterns are like orders.created, orders.*, orders.**, orders.{eu,us}; see tinybroker sub --help"
+	}
+	return ""
 }
 
 // isSilent reports whether err is a signal and nothing more: whoever sent it knows.

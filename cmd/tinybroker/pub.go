@@ -155,7 +155,7 @@ exit code 75. With --max-wait 0 a publisher is never held back.`,
 func (o *pubOptions) arguments(args []string) error {
 	switch {
 	case len(args) == 0 && o.input != "json":
-		return usagef("pub: needs a TOPIC")
+		return withHint(usagef("pub: needs a TOPIC"), "as in: tinybroker pub deploy.rollout 'web 1.4.2'")
 	case len(args) > 2:
 		return &exitError{
 			code: exitUsage,

@@ -204,7 +204,7 @@ func readBlocks(t *testing.T, path string) []*block {
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for _, pattern := range []string{"cmd/*/*_test.go", "internal/*/*_test.go"} {
+	for _, pattern := range []string{"cmd/*/*_test.go", "internal/*/*_test.go", "packaging/*_test.go"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil {
 			t.Fatal(err)

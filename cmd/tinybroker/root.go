@@ -187,17 +187,26 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	err := &exitError{code: exitUsage, err: fmt.Errorf("unknown flag --%s", e.GetSpecifiedName())}
-	if near := nearest(e.GetSpecifiedName(), names); near != "" {
-		err.hint = "did you mean --" + near + "?"
-	} else {
-		err.hint = "see " + cmd.CommandPath() + " --help"
+	meant := nearest(e.GetSpecifiedName(), names)
+	for _, here := range flagsElsewhere[e.GetSpecifiedName()] {
+		if meant == "" && cmd.Flags().Lookup(here) != nil {
+			meant = here
+		}
+	}
+	err.hint = "see " + cmd.CommandPath() + " --help"
+	if meant != "" {
+		err.hint = "did you mean --" + meant + "?"
 	}
 	return err
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s: takes no arguments, got %q", cmd.Name(), args[0])
+		err := usagef("%s: takes no arguments, got %q", cmd.Name(), args[0])
+		if cmd.Name() == "serve" {
+			return withHint(err, "an address goes after --listen")
+		}
+		return err
 	}
 	return nil
 }
@@ -213,7 +222,11 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		}
 	}
 	err := &exitError{code: exitUsage, err: fmt.Errorf("unknown command %q", args[0]), hint: "see " + cmd.CommandPath() + " --help"}
-	if near := nearest(args[0], names); near != "" {
+	near := nearest(args[0], names)
+	if here := commandsElsewhere[args[0]]; here != "" && cmd == cmd.Root() {
+		near = here
+	}
+	if near != "" {
 		err.hint = "did you mean " + cmd.CommandPath() + " " + near + "?"
 	}
 	return err

@@ -7,9 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 )
 
 // socketPath is the path of a unix socket given as unix:///path, unix:path or /path.
@@ -36,7 +39,7 @@ func checkListen(address string, insecure bool) error {
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("listen: %q is not host:port or unix:///path", address)
+		return fmt.Errorf("listen: %q is not host:port or unix:///path%s", address, meantListen(address))
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
 		return fmt.Errorf("listen: %q: there is no port %q", address, port)
@@ -52,6 +55,17 @@ func checkListen(address string, insecure bool) error {
 		return fmt.Errorf("listen: %q can be reached from other machines, and there is neither TLS nor authentication: bind to 127.0.0.1, or allow it with --insecure (insecure: true)", address)
 	}
 	return nil
+}
+
+// meantListen is what an address without its other half was probably meant to be.
+func meantListen(address string) string {
+	switch _, err := strconv.ParseUint(address, 10, 16); {
+	case err == nil:
+		return "; write 127.0.0.1:" + address
+	case address != "" && !strings.ContainsAny(address, ":/ "):
+		return "; write " + net.JoinHostPort(address, rpc.DefaultPort)
+	}
+	return ""
 }
 
 // isLoopback reports whether only this machine reaches the address. A name counts if all its addresses do.
@@ -173,10 +187,23 @@ func isSocketAddress(address string) bool {
 	return ok
 }
 
+// anotherAddress says how to get out of the way of who listens on address.
+func anotherAddress(address string) string {
+	if isSocketAddress(address) {
+		return "--listen takes another path"
+	}
+	return "--listen 127.0.0.1:0 takes any free port"
+}
+
 func listenError(address string, err error) error {
 	switch {
 	case isAddressInUse(err):
-		return failf(exitUnavailable, "listen on %s: address already in use; is another tinybroker running?", address)
+		return &exitError{
+			code: exitUnavailable, err: fmt.Errorf("listen on %s: address already in use; is another tinybroker running?", address),
+			hint: fmt.Sprintf("tinybroker status -s %s tells; %s", address, anotherAddress(address)),
+		}
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return withHint(failf(exitConfig, "listen on %s: %s", address, rootCause(err)), "no network interface of this machine has that address")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, errNotSocket):
 		return failf(exitUnavailable, "listen on %s: %s", address, rootCause(err))
 	case errors.Is(err, syscall.EINVAL) && isSocketAddress(address):

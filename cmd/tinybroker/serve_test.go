@@ -21,7 +21,8 @@ func TestPortTaken(t *testing.T) {
 	b := startBroker(t)
 	second := start(t, []string{"serve", "--listen", b.address})
 	second.ended(exitUnavailable)
-	want := "tinybroker: listen on " + b.address + ": address already in use; is another tinybroker running?\n"
+	want := "tinybroker: listen on " + b.address + ": address already in use; is another tinybroker running?\n" +
+		"hint: tinybroker status -s " + b.address + " tells; --listen 127.0.0.1:0 takes any free port\n"
 	if got := second.stderr.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -109,7 +110,8 @@ func TestUnixSocket(t *testing.T) {
 	// A second broker leaves the first its socket.
 	second := start(t, append([]string{"serve"}, listen...))
 	second.ended(exitUnavailable)
-	if got := second.stderr.String(); got != "tinybroker: listen on unix://"+path+": address already in use; is another tinybroker running?\n" {
+	if got := second.stderr.String(); got != "tinybroker: listen on unix://"+path+": address already in use; is another tinybroker running?\n"+
+		"hint: tinybroker status -s unix://"+path+" tells; --listen takes another path\n" {
 		t.Errorf("%q", got)
 	}
 	b.pub("", "x", "still there")

@@ -54,6 +54,11 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 		return err
 	}
 	s := &subSession{o: o, notices: o.notices(a.streams), out: a.out, format: f}
+	for _, pattern := range o.patterns {
+		if here := foreignWildcard(pattern); here != "" {
+			s.notices.info("%s is one topic here, and no wildcard; for everything below it write '%s'", pattern, here)
+		}
+	}
 	s.idle = idleTimer{after: o.idle, fire: func() { s.stop(errIdle) }}
 	s.dropped.tell = func(n uint64) {
 		s.notices.info("dropped by broker: %s, the queue was full", count(n, "message"))

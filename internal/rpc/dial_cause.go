@@ -26,6 +26,11 @@ var causes = []struct{ mark, cause string }{
 	{"too_many_pings", "cut off for too many pings"},
 	{"connection reset by peer", "connection reset"},
 	{"broken pipe", "connection closed"},
+	// The same in the words of Windows.
+	{"actively refused it", "connection refused"},
+	{"did not properly respond after a period of time", "timed out"},
+	{"forcibly closed by the remote host", "connection reset"},
+	{"aborted by the software in your host machine", "connection closed"},
 	{"error reading from server: EOF", "connection closed"},
 	{"unexpected EOF", "connection closed"},
 	{"transport is closing", "connection closed"},

@@ -188,8 +188,9 @@ func TestConnectionCause(t *testing.T) {
 		`error reading from server: read tcp a->b: read: connection reset by peer`:                  "connection reset",
 		`keepalive ping failed to receive ACK within timeout`:                                       "no answer to keepalive",
 		`connection error: desc = "transport: authentication handshake failed: tls: something new"`: "TLS: something new",
-		"name resolver error: produced zero addresses":                                              "no such host",
-		"never seen before": "never seen before",
+		`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connectex: No connection could be made because the target machine actively refused it."`: "connection refused",
+		"name resolver error: produced zero addresses": "no such host",
+		"never seen before":                            "never seen before",
 	} {
 		if got := connectionCause(status.Error(codes.Unavailable, text)); got != want {
 			t.Errorf("%q is told as %q, want %q", text, got, want)

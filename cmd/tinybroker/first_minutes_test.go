@@ -1,0 +1,129 @@
+//go:build unix
+
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What goes wrong in the first minutes says what is wrong, and what to do next.
+func TestFirstMistakes(t *testing.T) {
+	cleanEnvironment(t)
+	address := freeAddress(t)
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"publish", "x"}, exitUsage, "unknown command \"publish\"\nhint: did you mean tinybroker pub?"},
+		{[]string{"subscribe"}, exitUsage, "unknown command \"subscribe\"\nhint: did you mean tinybroker sub?"},
+		{[]string{"start"}, exitUsage, "unknown command \"start\"\nhint: did you mean tinybroker serve?"},
+		{[]string{"serv"}, exitUsage, "unknown command \"serv\"\nhint: did you mean tinybroker serve?"},
+		{[]string{"topics"}, exitUsage, "unknown command \"topics\"\nhint: did you mean tinybroker ls?"},
+		{[]string{"frobnicate"}, exitUsage, "unknown command \"frobnicate\"\nhint: see tinybroker --help"},
+
+		{[]string{"serve", "--lisen", "x"}, exitUsage, "unknown flag --lisen\nhint: did you mean --listen?"},
+		{[]string{"serve", "--port", "7711"}, exitUsage, "unknown flag --port\nhint: did you mean --listen?"},
+		{[]string{"pub", "--host", "h", "x", "y"}, exitUsage, "unknown flag --host\nhint: did you mean --server?"},
+		{[]string{"sub", "--queue", "q", "x"}, exitUsage, "unknown flag --queue\nhint: did you mean --group?"},
+		{[]string{"serve", "127.0.0.1:7711"}, exitUsage, "serve: takes no arguments, got \"127.0.0.1:7711\"\nhint: an address goes after --listen"},
+		{[]string{"serve", "--listen", "7711"}, exitConfig, `listen: "7711" is not host:port or unix:///path; write 127.0.0.1:7711`},
+		{[]string{"serve", "--listen", "localhost"}, exitConfig, `listen: "localhost" is not host:port or unix:///path; write localhost:7710`},
+		{[]string{"serve", "--listen", "192.0.2.1:7710", "--insecure"}, exitConfig,
+			"assign requested address\nhint: no network interface of this machine has that address"},
+
+		{[]string{"serve", "--send-timeout", "soon"}, exitUsage, `--send-timeout: "soon" is not a duration such as 500ms, 5s or 1m30s`},
+		{[]string{"serve", "--send-timeout", "5"}, exitUsage, `--send-timeout: "5" has no unit: write 5s for seconds`},
+		{[]string{"serve", "--max-memory", "lots"}, exitUsage, `--max-memory: "lots" is not a size such as 65536, 512KiB, 1MiB or 1MB`},
+		{[]string{"serve", "--config", "missing.yaml"}, exitConfig, "configuration file missing.yaml: no such file or directory\n" +
+			"hint: --config none does without one; tinybroker serve --config none --print-config prints one to begin with"},
+
+		{[]string{"pub", "x", "y", "-s", address}, exitUnavailable,
+			"cannot reach broker at " + address + ": connection refused. Start one with: tinybroker serve --listen " + address},
+		{[]string{"status", "-s", socket}, exitUnavailable,
+			"cannot reach broker at " + socket + ": no such socket. Start one with: tinybroker serve --listen " + socket},
+		{[]string{"status", "-s", "broker.invalid"}, exitUnavailable, "cannot reach broker at broker.invalid: no such host"},
+		{[]string{"status", "-s", "amqp://localhost"}, exitUsage, `unknown scheme "amqp"; use host:port, unix:///path or dns:///host:port`},
+
+		{[]string{"pub"}, exitUsage, "pub: needs a TOPIC\nhint: as in: tinybroker pub deploy.rollout 'web 1.4.2'"},
+		{[]string{"pub", "a", "b", "c"}, exitUsage, "pub: takes TOPIC and PAYLOAD, got 3 arguments\nhint: quote a payload that holds spaces"},
+		{[]string{"pub", "deploy.*", "x"}, exitUsage, "pub: invalid topic \"deploy.*\": character '*' at byte 8\n" +
+			"hint: a topic is words with dots between them, such as deploy.rollout; patterns are for sub"},
+		{[]string{"pub", "a..b", "x"}, exitUsage, "segment 2 is empty\nhint: a topic is words"},
+		{[]string{"sub"}, exitUsage, "sub: needs a PATTERN; '**' matches every topic"},
+		{[]string{"sub", "a.**b"}, exitUsage, "sub: invalid pattern \"a.**b\": ** must be a whole segment\n" +
+			"hint: patterns are like orders.created, orders.*, orders.**, orders.{eu,us}; see tinybroker sub --help"},
+		{[]string{"ls"}, exitUsage, "ls: needs one of topics, subs, groups, members, evictions"},
+		{[]string{"ls", "topic"}, exitUsage, "hint: did you mean tinybroker ls topics?"},
+	} {
+		stdout, stderr, end := runHere(t, "", c.args...)
+		if stdout != "" || end.code != c.code || !strings.Contains(stderr, c.want) || !strings.HasPrefix(stderr, "tinybroker: ") {
+			t.Errorf("%q: %d, %q\nwant %d, %q", c.args, end.code, stderr, c.code, c.want)
+		}
+	}
+}
+
+// freeAddress is one where nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// The words of other brokers lead to something that exists.
+func TestElsewhere(t *testing.T) {
+	root := testRoot()
+	for word, here := range commandsElsewhere {
+		if c, _, err := root.Find([]string{here}); err != nil || c == root {
+			t.Errorf("%s: there is no command %s", word, here)
+		}
+		if c, _, _ := root.Find([]string{word}); c != root {
+			t.Errorf("%s is a command here", word)
+		}
+	}
+	for word, flags := range flagsElsewhere {
+		for _, here := range flags {
+			found := false
+			for _, c := range ownCommands() {
+				found = found || c.Flags().Lookup(here) != nil
+			}
+			if !found {
+				t.Errorf("%s: there is no flag --%s", word, here)
+			}
+		}
+	}
+}
+
+// Whoever writes the wildcards of another broker is told, since nothing would ever arrive.
+func TestForeignWildcards(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"orders.>": "orders.**", ">": "**", "orders/#": "orders.**", "#": "**", "a/b/#": "a.b.**", "orders.#": "orders.**",
+		"orders.**": "", "orders.*": "", "a>b": "", "a.#b": "",
+	} {
+		if got := foreignWildcard(pattern); got != want {
+			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+func TestForeignWildcardIsTold(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	sub := b.sub([]string{"orders.>"})
+	sub.says("orders.> is one topic here, and no wildcard; for everything below it write 'orders.**'\n")
+	quiet := b.sub([]string{"orders.>", "-q"})
+	b.pub("", "orders.>", "x")
+	quiet.printed("x\n")
+	if got := quiet.stderr.String(); got != "" {
+		t.Errorf("-q says %q", got)
+	}
+}
