@@ -52,24 +52,26 @@ func (b *Broker) Observe(q Query) (*Snapshot, error) {
 }
 
 func (b *Broker) observeTopics(q *Query, snap *Snapshot, s *sampler) {
-	all := make([]TopicStats, 0, b.router.topics.Load())
+	t := topicTables.Get().(*table[TopicStats])
+	defer t.free(topicTables)
+	t.all = slices.Grow(t.all, int(b.router.topics.Load()))
 	byReceivers := q.Sort == "subs" || q.Sort == "groups"
 	for i := range b.router.shards {
 		sh := &b.router.shards[i]
 		sh.mu.Lock()
 		for topic, rt := range sh.routes {
 			if rt.in > 0 && !ownTopic(topic) {
-				t := rt.stats(topic, s)
+				row := rt.stats(topic, s)
 				if byReceivers {
-					b.router.lookup(sh, []byte(topic)).countReceivers(&t)
+					b.router.lookup(sh, []byte(topic)).countReceivers(&row)
 				}
-				all = append(all, t)
+				t.all = append(t.all, row)
 			}
 		}
 		sh.mu.Unlock()
 	}
-	snap.Topics, snap.Rows.Topics = rows(q, all, topicSortings,
-		func(t *TopicStats) []string { return []string{t.Topic} },
+	snap.Topics, snap.Rows.Topics = t.pick(q, topicSortings,
+		func(names []string, t *TopicStats) []string { return append(names, t.Topic) },
 		func(t *TopicStats) string { return t.Topic })
 	for i := range snap.Topics {
 		b.router.describe(&snap.Topics[i], s)
@@ -115,9 +117,18 @@ func (rt *route) stats(topic string, s *sampler) TopicStats {
 	}
 }
 
+// subscriptionRow is a row before it is known whether it will be shown: its Patterns are not filled in.
+type subscriptionRow struct {
+	SubscriptionStats
+	patterns *PatternSet
+}
+
 func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
-	all := make([]SubscriptionStats, 0, 64)
-	for _, c := range b.snapshot() {
+	t := subscriptionTables.Get().(*table[subscriptionRow])
+	defer t.free(subscriptionTables)
+	consumers := b.snapshot()
+	t.all = slices.Grow(t.all, len(consumers))
+	for _, c := range consumers {
 		e := c.point()
 		if q.ID != "" && e.id != q.ID || q.Topic != "" && !e.patterns.Match(q.Topic) {
 			continue
@@ -127,14 +138,20 @@ func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
 			continue // they all share their group's queue
 		}
 		if q.Group == "" || st.Group == q.Group {
-			all = append(all, st)
+			t.all = append(t.all, subscriptionRow{st, e.patterns})
 		}
 	}
-	snap.Subscriptions, snap.Rows.Subscriptions = rows(q, all, subscriptionSortings,
-		func(t *SubscriptionStats) []string {
-			return append([]string{t.ID, t.Client, t.Peer, t.Group}, t.Patterns...)
+	shown, count := t.pick(q, subscriptionRowSortings,
+		func(names []string, t *subscriptionRow) []string {
+			return t.patterns.appendTexts(append(names, t.ID, t.Client, t.Peer, t.Group))
 		},
-		func(t *SubscriptionStats) string { return t.ID })
+		func(t *subscriptionRow) string { return t.ID })
+	snap.Rows.Subscriptions = count
+	snap.Subscriptions = make([]SubscriptionStats, len(shown))
+	for i := range shown {
+		shown[i].Patterns = shown[i].patterns.Strings()
+		snap.Subscriptions[i] = shown[i].SubscriptionStats
+	}
 }
 
 func (e *endpoint) stats() SubscriptionStats {
@@ -142,7 +159,6 @@ func (e *endpoint) stats() SubscriptionStats {
 		ID:       e.id,
 		Client:   e.client,
 		Peer:     e.peer,
-		Patterns: e.patterns.Strings(),
 		State:    StateActive,
 		Created:  e.created,
 	}
@@ -198,29 +214,33 @@ func (m *Member) stateLocked() string {
 }
 
 func (b *Broker) observeGroups(q *Query, snap *Snapshot, s *sampler) {
-	var all []GroupStats
+	t := groupTables.Get().(*table[GroupStats])
+	defer t.free(groupTables)
 	for _, g := range b.allGroups() {
 		if q.Group == "" || g.name == q.Group {
-			all = append(all, g.stats(s))
+			t.all = append(t.all, g.stats(s))
 		}
 	}
-	snap.Groups, snap.Rows.Groups = rows(q, all, groupSortings,
-		func(t *GroupStats) []string { return []string{t.Name} },
+	snap.Groups, snap.Rows.Groups = t.pick(q, groupSortings,
+		func(names []string, t *GroupStats) []string { return append(names, t.Name) },
 		func(t *GroupStats) string { return t.Name })
 }
 
 func (b *Broker) observeMembers(q *Query, snap *Snapshot, s *sampler) {
-	var all []MemberStats
+	t := memberTables.Get().(*table[MemberStats])
+	defer t.free(memberTables)
 	for _, g := range b.allGroups() {
 		if q.Group == "" || g.name == q.Group {
-			all = append(all, g.memberStats(s)...)
+			t.all = append(t.all, g.memberStats(s)...)
 		}
 	}
 	if q.ID != "" {
-		all = slices.DeleteFunc(all, func(m MemberStats) bool { return m.ID != q.ID })
+		t.all = slices.DeleteFunc(t.all, func(m MemberStats) bool { return m.ID != q.ID })
 	}
-	snap.Members, snap.Rows.Members = rows(q, all, memberSortings,
-		func(t *MemberStats) []string { return append([]string{t.ID, t.Client, t.Peer, t.Group}, t.Patterns...) },
+	snap.Members, snap.Rows.Members = t.pick(q, memberSortings,
+		func(names []string, t *MemberStats) []string {
+			return append(append(names, t.ID, t.Client, t.Peer, t.Group), t.Patterns...)
+		},
 		func(t *MemberStats) string { return t.ID })
 }
 
@@ -258,12 +278,14 @@ func (g *group) memberStats(s *sampler) []MemberStats {
 }
 
 func (b *Broker) observeEvictions(q *Query, snap *Snapshot, _ *sampler) {
+	t := evictionTables.Get().(*table[EvictionStats])
+	defer t.free(evictionTables)
 	b.mu.Lock()
-	all := b.evictions.all()
+	t.all = append(t.all, b.evictions.all()...)
 	b.mu.Unlock()
-	snap.Evictions, snap.Rows.Evictions = rows(q, all, evictionSortings,
-		func(t *EvictionStats) []string {
-			return append([]string{t.ID, t.Client, t.Peer, t.Group, t.Reason}, t.Patterns...)
+	snap.Evictions, snap.Rows.Evictions = t.pick(q, evictionSortings,
+		func(names []string, t *EvictionStats) []string {
+			return append(append(names, t.ID, t.Client, t.Peer, t.Group, t.Reason), t.Patterns...)
 		},
 		func(t *EvictionStats) string { return t.ID })
 }

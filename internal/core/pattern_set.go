@@ -103,12 +103,13 @@ func anyMatch(alternatives []*patternAlternative, topic string) bool {
 }
 
 // Strings returns the patterns as they were given. The slice is the caller's.
-func (s *PatternSet) Strings() []string {
-	texts := make([]string, len(s.patterns))
-	for i, p := range s.patterns {
-		texts[i] = p.text
+func (s *PatternSet) Strings() []string { return s.appendTexts(make([]string, 0, len(s.patterns))) }
+
+func (s *PatternSet) appendTexts(dst []string) []string {
+	for _, p := range s.patterns {
+		dst = append(dst, p.text)
 	}
-	return texts
+	return dst
 }
 
 // Size estimates, rather too high, the bytes of memory that the set takes while it is subscribed: its own and those of

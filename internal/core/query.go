@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Query says what a Snapshot is to show.
@@ -76,6 +75,16 @@ var subscriptionSortings = []sorting[SubscriptionStats]{
 	{"age", least(func(s *SubscriptionStats) int64 { return s.Created.UnixNano() })},
 }
 
+var subscriptionRowSortings = func() []sorting[subscriptionRow] {
+	sortings := make([]sorting[subscriptionRow], len(subscriptionSortings))
+	for i, s := range subscriptionSortings {
+		sortings[i] = sorting[subscriptionRow]{s.column, func(a, b *subscriptionRow) int {
+			return s.compare(&a.SubscriptionStats, &b.SubscriptionStats)
+		}}
+	}
+	return sortings
+}()
+
 var groupSortings = []sorting[GroupStats]{
 	{"pending", most(func(g *GroupStats) int { return g.Pending })},
 	{"group", least(func(g *GroupStats) string { return g.Name })},
@@ -141,84 +150,4 @@ func (q *Query) Validate() error {
 		return fmt.Errorf("%w: no column %s to sort by", ErrProtocol, quoteShort(q.Sort))
 	}
 	return nil
-}
-
-// rows sorts, cuts and counts what is left of all after the filter. It moves pointers about: rows are large.
-func rows[T any](q *Query, all []T, sortings []sorting[T], names func(*T) []string, tie func(*T) string) (shown []T, count int) {
-	kept := make([]*T, 0, len(all))
-	for i := range all {
-		if q.Filter == "" || q.keeps(names(&all[i])) {
-			kept = append(kept, &all[i])
-		}
-	}
-	chosen := sortings[0]
-	for _, s := range sortings {
-		if s.column == q.Sort {
-			chosen = s
-		}
-	}
-	best := first(kept, q.Limit, func(a, b *T) int {
-		c := chosen.compare(a, b)
-		if q.Reverse {
-			c = -c
-		}
-		if c == 0 {
-			c = cmp.Compare(tie(a), tie(b))
-		}
-		return c
-	})
-	shown = make([]T, len(best))
-	for i := range shown {
-		shown[i] = *best[i]
-	}
-	return shown, len(kept)
-}
-
-// first returns the first n of rows in order, or all when there are no more. It rearranges rows. Where n are few of many, most cost one
-// comparison.
-func first[T any](rows []*T, n int, compare func(a, b *T) int) []*T {
-	if len(rows) > 2*n && n > 0 {
-		// A heap of those that are the first so far, with the last of them on top.
-		heap := rows[:n]
-		for i := n/2 - 1; i >= 0; i-- {
-			sink(heap, i, compare)
-		}
-		for _, row := range rows[n:] {
-			if compare(row, heap[0]) < 0 {
-				heap[0] = row
-				sink(heap, 0, compare)
-			}
-		}
-		rows = heap
-	}
-	slices.SortFunc(rows, compare)
-	return rows[:min(n, len(rows))]
-}
-
-// sink puts element i of a heap in its place below it.
-func sink[T any](heap []*T, i int, compare func(a, b *T) int) {
-	for {
-		child := 2*i + 1
-		if child >= len(heap) {
-			return
-		}
-		if child+1 < len(heap) && compare(heap[child+1], heap[child]) > 0 {
-			child++
-		}
-		if compare(heap[child], heap[i]) <= 0 {
-			return
-		}
-		heap[i], heap[child] = heap[child], heap[i]
-		i = child
-	}
-}
-
-func (q *Query) keeps(names []string) bool {
-	filter := strings.ToLower(q.Filter)
-	for _, n := range names {
-		if strings.Contains(strings.ToLower(n), filter) {
-			return true
-		}
-	}
-	return false
 }
