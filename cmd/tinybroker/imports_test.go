@@ -20,9 +20,10 @@ var arrows = map[string][]string{
 	"proto/tinybroker/v1": nil,
 	"internal/core":       nil,
 	"internal/rpc":        {"internal/core", "proto/tinybroker/v1"},
+	"internal/metrics":    {"internal/core"},
 	"internal/tui":        {"internal/core", "internal/tui/background"},
 	"internal/bench":      {"internal/core", "internal/rpc"},
-	"cmd/tinybroker":      {"internal/bench", "internal/core", "internal/rpc", "internal/tui"},
+	"cmd/tinybroker":      {"internal/bench", "internal/core", "internal/metrics", "internal/rpc", "internal/tui"},
 	// A module of its own, so that what only a comparison needs stays out of the product's.
 	"internal/bench/peers": {"internal/bench", "internal/core", "internal/rpc", "proto/tinybroker/v1"},
 
@@ -49,6 +50,8 @@ var onlyIn = map[string][]string{
 	"google.golang.org/grpc/codes":     {"internal/rpc", "proto/tinybroker/v1", "cmd/tinybroker"},
 	"google.golang.org/protobuf":       {"internal/protodoc", "internal/rpc", "proto/tinybroker/v1", "internal/bench/peers"},
 	"github.com/HdrHistogram/":         {"internal/bench", "internal/bench/peers"},
+	"github.com/prometheus/":           {"internal/metrics"},
+	"net/http":                         {"internal/metrics", "internal/rpc"},
 	"github.com/charmbracelet/":        {"internal/tui", "internal/tui/background"},
 	module + "/proto/tinybroker/v1":    {"internal/rpc", "internal/bench/peers"},
 	"github.com/go-viper/mapstructure": {"cmd/tinybroker"},
@@ -142,7 +145,7 @@ func TestOneFileKnowsViper(t *testing.T) {
 
 // os.Exit skips what is deferred; it is for the place where the program ends.
 func TestNobodyExits(t *testing.T) {
-	for _, dir := range []string{"internal/bench", "internal/core", "internal/rpc", "internal/tui"} {
+	for _, dir := range []string{"internal/bench", "internal/core", "internal/metrics", "internal/rpc", "internal/tui"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +178,7 @@ func TestTopLevel(t *testing.T) {
 			t.Errorf("%s does not belong at the top level", name)
 		}
 	}
-	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"bench", "core", "licenses", "protodoc", "rpc", "tui"}} {
+	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"bench", "core", "licenses", "metrics", "protodoc", "rpc", "tui"}} {
 		entries, err := os.ReadDir(filepath.Join("..", "..", dir))
 		if err != nil {
 			t.Fatal(err)

@@ -23,6 +23,8 @@ type serveOptions struct {
 	server          rpc.ServerOptions
 	listen          []string
 	socketMode      fs.FileMode
+	metricsListen   string
+	pprof           bool
 	insecure        bool
 	shutdownTimeout time.Duration
 	addrFile        string
@@ -44,6 +46,7 @@ func newServeOptions() *serveOptions {
 		server:          rpc.DefaultServerOptions(),
 		listen:          []string{"127.0.0.1:7710"},
 		socketMode:      0o600,
+		metricsListen:   metricsOff,
 		shutdownTimeout: 10 * time.Second,
 		logLevel:        "info",
 		logFormat:       "auto",
@@ -55,6 +58,8 @@ func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
 	b := &o.broker
 	fs.Var(list(&o.listen), "listen", "`address` to listen on, host:port or unix:///path; repeat for several")
 	fs.Var(modeValue{&o.socketMode}, "socket-mode", "who may use a unix socket that is listened on, as the `mode` of its file: 0660 lets the group in")
+	fs.StringVar(&o.metricsListen, "metrics-listen", o.metricsListen, "`address` for /metrics, /healthz and /readyz over HTTP, host:port or unix:///path, or off")
+	addBool(fs, &o.pprof, "pprof", "", "serve profiles under /debug/pprof/ on the metrics address")
 	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without TLS and authentication")
 	addWhole(fs, &b.ConsumerCapacity, "consumer-capacity", "queue slots of a subscription, in messages")
 	addSize(fs, &b.ConsumerCapacityBytes, "consumer-capacity-bytes", "size of the same queue, in bytes")
@@ -73,7 +78,7 @@ func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
 	addBool(fs, &o.server.Reflection, "reflection", "", "let clients such as grpcurl ask what there is to call")
 	fs.Var(choice(&o.logLevel, "debug", "info", "warn", "error"), "log-level", "least `level` to log: debug, info, warn or error")
 	fs.Var(choice(&o.logFormat, "auto", "text", "json"), "log-format", "`format` of the log: text, json, or auto (text on a terminal, else json)")
-	fs.StringVar(&o.addrFile, "addr-file", "", "write the bound address to `path` once listening, for --listen 127.0.0.1:0")
+	fs.StringVar(&o.addrFile, "addr-file", "", "write the bound addresses to `path` once listening, for --listen 127.0.0.1:0; that of the metrics is the last one and begins with http")
 	inSection(fs, sectionServe)
 
 	fs.StringVar(&o.configPath, "config", "", configUsage)
@@ -97,6 +102,9 @@ func (o *serveOptions) validate() error {
 		if err := checkListen(address, o.insecure); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if err := o.checkPages(); err != nil {
+		errs = append(errs, err)
 	}
 	return errs.asConfigError()
 }
@@ -129,6 +137,9 @@ says in one line what a reload has done.
 
 A broker must not be reachable from other machines by accident: without TLS and
 authentication, any address but loopback and unix sockets needs --insecure.
+
+--metrics-listen shows metrics to whoever asks; it, too, needs --insecure for
+any address but loopback and unix sockets.
 
 --max-memory bounds the messages held, shared ones counted once. The process
 takes more: about a quarter of it as room for the garbage collector, and about
@@ -169,22 +180,31 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	if err != nil {
 		return failf(exitConfig, "%w", err)
 	}
-	listeners, err := listenAll(o.listen, o.socketMode)
+	listeners, err := listenAll(o.addresses(), o.socketMode)
 	if err != nil {
 		return err
 	}
 	o.server.Logger, o.server.Version = log, buildVersion()
 	server := rpc.NewServer(broker, o.server)
+	pages, err := newPages(o, &listeners, broker, server, log)
+	if err != nil {
+		return err
+	}
 	var serving sync.WaitGroup
-	failed := make(chan error, len(listeners))
+	failed := make(chan error, len(listeners)+1)
 	for _, l := range listeners {
 		serving.Go(func() { failed <- server.Serve(l) })
+	}
+	pagesCtx, stopPages := context.WithCancel(context.Background())
+	defer stopPages()
+	if pages != nil {
+		serving.Go(func() { failed <- pages.run(pagesCtx) })
 	}
 	defer tuneCollector(o.broker.MaxMemory)()
 	defer giveBackMemory(broker.MemoryUsed, 5*time.Second)()
 
 	reloads := newReloader(a, o, level)
-	addrFile, err := announce(a, o, log, listeners)
+	addrFile, err := announce(a, o, log, listeners, pages)
 	manager := &supervisor{log: log}
 	stopWatchdog := func() {}
 	if err == nil {
@@ -205,6 +225,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	}
 	manager.stopping(o.shutdownTimeout)
 	shutdown(server, broker, o.shutdownTimeout, log)
+	stopPages()
 	serving.Wait()
 	stopWatchdog()
 	addrFile.remove()
@@ -213,7 +234,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 
 // announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
 // address file, if there is to be one.
-func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener) (addrFile ownFile, err error) {
+func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
 	for _, address := range o.listen {
 		if loopback, err := isLoopback(address); err == nil && !loopback {
 			log.Warn("listening without TLS and authentication on an address that other machines may reach", "listen", address)
@@ -225,8 +246,12 @@ func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listene
 	for _, l := range listeners {
 		announceAddress(a.err, o, addressOf(l))
 	}
+	if pages != nil {
+		pages.announce(o, log)
+		pages.serving.Store(true)
+	}
 	if o.addrFile != "" {
-		return writeAddrFile(o.addrFile, listeners)
+		return writeAddrFile(o.addrFile, listeners, pages)
 	}
 	return ownFile{}, nil
 }

@@ -26,26 +26,31 @@ func socketPath(address string) (string, bool) {
 	return address, strings.HasPrefix(address, "/")
 }
 
-// checkListen refuses an address that cannot be listened on, or must not be without saying so.
-func checkListen(address string, insecure bool) error {
+// checkAddress refuses what is no address to listen on.
+func checkAddress(setting, address string) error {
 	if path, ok := socketPath(address); ok {
 		if path == "" || strings.HasPrefix(address, "unix://") && !strings.HasPrefix(path, "/") {
-			return fmt.Errorf("listen: %q names no absolute path; write unix:///run/tinybroker.sock", address)
+			return fmt.Errorf("%s: %q names no absolute path; write unix:///run/tinybroker.sock", setting, address)
 		}
 		if strings.HasPrefix(path, "@") {
-			return fmt.Errorf("listen: %q: an abstract socket has no mode, so anybody could use it; give a path", address)
+			return fmt.Errorf("%s: %q: an abstract socket has no mode, so anybody could use it; give a path", setting, address)
 		}
 		return nil
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("listen: %q is not host:port or unix:///path%s", address, meantListen(address))
+		return fmt.Errorf("%s: %q is not host:port or unix:///path%s", setting, address, meantListen(address))
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
-		return fmt.Errorf("listen: %q: there is no port %q", address, port)
+		return fmt.Errorf("%s: %q: there is no port %q", setting, address, port)
 	}
-	if insecure {
-		return nil
+	return nil
+}
+
+// checkListen refuses an address that cannot be listened on, or must not be without saying so.
+func checkListen(address string, insecure bool) error {
+	if err := checkAddress("listen", address); err != nil || insecure {
+		return err
 	}
 	loopback, err := isLoopback(address)
 	if err != nil {
@@ -223,11 +228,14 @@ func addressOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// writeAddrFile writes one address a line, so that a reader sees all of them or no file at all.
-func writeAddrFile(path string, listeners []net.Listener) (ownFile, error) {
+// writeAddrFile writes one address a line, that of the pages last, so that a reader sees all of them or no file at all.
+func writeAddrFile(path string, listeners []net.Listener, pages *pages) (ownFile, error) {
 	var text strings.Builder
 	for _, l := range listeners {
 		fmt.Fprintln(&text, addressOf(l))
+	}
+	if pages != nil {
+		fmt.Fprintln(&text, pages.url())
 	}
 	err := writeFileAtomic(path, []byte(text.String()))
 	if err != nil {

@@ -23,6 +23,7 @@ type Broker struct {
 	counters     counters
 	publications atomic.Uint64
 	lanes        atomic.Int64 // of all groups
+	latency      latency
 
 	// gate is held for reading by every Publish, so that Drain can wait for those under way.
 	gate     sync.RWMutex
@@ -31,6 +32,7 @@ type Broker struct {
 	mu            sync.Mutex
 	subscriptions map[string]consumer
 	groups        map[string]*group
+	gone          groupCounters // of the groups that are no more
 	evictions     evictionLog
 
 	reclaimMu sync.Mutex // held while memory is made free, comes before mu
@@ -196,6 +198,7 @@ func (b *Broker) register(c consumer, add func() error) (replaced consumer, err 
 	}
 	e.previous = b.evictions.tell(e.id)
 	b.subscriptions[e.id] = c
+	b.counters.opened.Add(1)
 	return replaced, nil
 }
 
@@ -230,8 +233,9 @@ func (b *Broker) forget(c consumer) {
 			Patterns: e.patterns.Strings(),
 			Group:    groupOf(c),
 		}, ending)
-		b.counters.evictions.Add(1)
+		b.counters.evicted[ending.evictReason()].Add(1)
 	}
+	b.counters.ended[ending.Reason].Add(1)
 	b.mu.Unlock()
 	if s, ok := c.(*Subscription); ok {
 		b.router.remove(s.patterns, s)
@@ -281,6 +285,7 @@ func (b *Broker) Close() {
 	for name, g := range b.groups {
 		g.mu.Lock()
 		g.expireLocked()
+		b.gone.add(&g.counters)
 		g.mu.Unlock()
 		delete(b.groups, name)
 	}
@@ -289,8 +294,8 @@ func (b *Broker) Close() {
 // Draining returns a channel that is closed when draining begins.
 func (b *Broker) Draining() <-chan struct{} { return b.draining }
 
-// CountRefused adds messages that were refused before they got here to the count of refused ones.
-func (b *Broker) CountRefused(n int) { b.counters.refused.Add(uint64(n)) }
+// CountRefused adds messages that were refused as invalid before they got here to the count of refused ones.
+func (b *Broker) CountRefused(n int) { b.counters.refused[RefusedInvalid].Add(uint64(n)) }
 
 func (b *Broker) isDraining() bool {
 	select {

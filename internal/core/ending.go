@@ -59,6 +59,8 @@ type Ending struct {
 	LastSequence uint64
 	// Lived is how long the subscription was there.
 	Lived time.Duration
+
+	memory bool // evicted since the broker's memory was full
 }
 
 // EndedError is the end of a subscription as an error.

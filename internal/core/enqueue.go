@@ -18,6 +18,7 @@ func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, 
 		s.mu.Unlock()
 		return missed
 	}
+	p.matched += n
 	empty := s.queue.len == 0
 	var took bool
 	if reserved || s.reserve(false, int64(n), int64(end-start)) {
@@ -46,10 +47,10 @@ func (s *Subscription) pushLocked(p *publication, start, end uint32, n int) bool
 	if !s.queue.push(p.frame, start, end, uint32(n), before) {
 		s.takenLocked(int64(n), int64(end-start))
 		if s.overflow == OverflowEvict {
-			s.endLocked(EndEvicted, s.memoryText(), n)
+			s.evictForMemoryLocked(n)
 			p.ended = append(p.ended, s)
 		} else {
-			s.dropBackLocked(n)
+			s.dropBackLocked(DropMemory, n)
 		}
 		return false
 	}
@@ -58,8 +59,10 @@ func (s *Subscription) pushLocked(p *publication, start, end uint32, n int) bool
 	return true
 }
 
-func (s *Subscription) memoryText() string {
-	return fmt.Sprintf("memory full (%d bytes)", s.broker.memory.limit)
+// evictForMemoryLocked is endLocked for when the broker's memory is full.
+func (s *Subscription) evictForMemoryLocked(extra int) {
+	s.endLocked(EndEvicted, fmt.Sprintf("memory full (%d bytes)", s.broker.memory.limit), extra)
+	s.ending.memory = true
 }
 
 // overflowLocked applies the overflow policy to n records that do not fit.
@@ -86,7 +89,7 @@ func (s *Subscription) overflowLocked(p *publication, start, end uint32, n int) 
 		} else {
 			k = 0
 		}
-		s.dropBackLocked(n - k)
+		s.dropBackLocked(DropNewest, n-k)
 		return took
 	default:
 		s.endLocked(EndEvicted, s.fullText(n), n)
@@ -108,7 +111,7 @@ func (s *Subscription) trimLocked(p *publication, start, end uint32, n int) (uin
 	for n > 1 && (n > int(s.capacity) || int64(end-start) > s.capacityBytes) {
 		start += uint32(s.encoding.Len(p.frame.data[start:end]))
 		n--
-		s.dropBackLocked(1)
+		s.dropBackLocked(DropOldest, 1)
 	}
 	return start, n
 }
@@ -133,20 +136,20 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 	} else {
 		e = s.queue.split(uint32(drop), uint32(length))
 	}
-	s.dropEntryLocked(e)
+	s.dropEntryLocked(DropOldest, e)
 }
 
 // dropEntryLocked counts what was taken from the front as dropped.
-func (s *Subscription) dropEntryLocked(e entry) {
+func (s *Subscription) dropEntryLocked(why DropReason, e entry) {
 	e.frame.release()
 	s.fill.remove(int64(e.n), e.size())
 	s.droppedFront += uint64(e.n) + uint64(e.before)
 	s.dropped += uint64(e.n)
-	s.broker.counters.dropped.Add(uint64(e.n))
+	s.broker.counters.drop(why, int(e.n))
 }
 
-func (s *Subscription) dropBackLocked(n int) {
+func (s *Subscription) dropBackLocked(why DropReason, n int) {
 	s.droppedBack += uint64(n)
 	s.dropped += uint64(n)
-	s.broker.counters.dropped.Add(uint64(n))
+	s.broker.counters.drop(why, n)
 }

@@ -83,11 +83,14 @@ func (b *Broker) publishOwn(topic string, record []byte) {
 	b.memory.used.Add(int64(len(record)) + frameOverhead)
 	f := adoptFrame(&b.memory, record)
 	p := &publication{id: b.publications.Add(1), frame: f, now: b.clock.Now()}
+	f.born = p.now.Sub(b.started)
 	run := Run{Topic: []byte(topic), End: len(record), Count: 1, Keyed: true}
 	b.publishRun(context.Background(), p, &run)
 	if run.Accepted == 0 {
 		// A full group refuses it like any other message, and there is no publisher to tell.
-		b.counters.dropped.Add(1)
+		p.matched = 1
+		b.counters.drop(DropRefused, 1)
 	}
+	b.counters.matched.Add(uint64(p.matched))
 	f.release()
 }

@@ -53,6 +53,17 @@ type groupCounters struct {
 	ineffective uint64 // acks, nacks and extensions that named nothing in flight
 }
 
+func (c *groupCounters) add(o *groupCounters) {
+	c.accepted += o.accepted
+	c.delivered += o.delivered
+	c.acked += o.acked
+	c.dead += o.dead
+	c.dropped += o.dropped
+	c.redelivered += o.redelivered
+	c.expired += o.expired
+	c.ineffective += o.ineffective
+}
+
 // lane is the members of a group that have the same patterns, and the messages for them. Guarded by the group's mu.
 type lane struct {
 	group    *group
@@ -198,13 +209,13 @@ func (g *group) makeRoomLocked(f *frame, start, end uint32, n int) (uint32, uint
 		if k > 0 && !g.reserve(false, int64(k), size) {
 			k, size = 0, 0
 		}
-		g.countDroppedLocked(n - k)
+		g.countDroppedLocked(DropNewest, n-k)
 		return start, start + uint32(size), k
 	}
 	for n > 1 && (n > int(g.capacity) || int64(end-start) > g.capacityBytes) {
 		start += uint32(g.encoding.Len(f.data[start:end]))
 		n--
-		g.countDroppedLocked(1)
+		g.countDroppedLocked(DropOldest, 1)
 	}
 	for !g.reserve(false, int64(n), int64(end-start)) {
 		if !g.dropOldestLocked(n) && !g.dropAsideLocked() {
@@ -229,7 +240,7 @@ func (g *group) dropOldestLocked(n int) bool {
 		return false
 	}
 	l := oldest.lane
-	g.loseLocked(l.takeOut(oldest, max(1, int(g.waiting())+n-int(g.capacity))))
+	g.loseLocked(DropOldest, l.takeOut(oldest, max(1, int(g.waiting())+n-int(g.capacity))))
 	if l.drainer != nil && l.suspects.Len() == 0 {
 		l.undrain() // that was what it was waiting for
 	}
@@ -257,25 +268,25 @@ func (g *group) dropAsideLocked() bool {
 	case oldest == nil:
 		return false
 	case oldest.n > 1:
-		g.loseLocked(g.split(oldest, 1))
+		g.loseLocked(DropOldest, g.split(oldest, 1))
 		return true
 	case oldest.spot >= 0:
 		heap.Remove(&g.delayed, oldest.spot)
 	}
 	if !oldest.behind {
-		g.loseLocked(oldest)
+		g.loseLocked(DropOldest, oldest)
 		return true
 	}
 	st := oldest.key
 	st.waiting.popFront()
-	g.loseLocked(oldest)
+	g.loseLocked(DropOldest, oldest)
 	st.offer()
 	return true
 }
 
-func (g *group) countDroppedLocked(n int) {
+func (g *group) countDroppedLocked(why DropReason, n int) {
 	g.counters.dropped += uint64(n)
-	g.broker.counters.dropped.Add(uint64(n))
+	g.broker.counters.drop(why, n)
 }
 
 // addLocked queues n messages without a key, each in one of the lanes.

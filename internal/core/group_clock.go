@@ -42,6 +42,7 @@ func (g *group) tick() {
 		gone = g.expireLanesLocked(now)
 		if expires && g.hasExpired(now) { // nobody has joined meanwhile
 			gone = append(gone, g.expireLocked()...)
+			b.gone.add(&g.counters)
 			delete(b.groups, g.name)
 		}
 		g.rearmLocked()

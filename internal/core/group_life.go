@@ -153,7 +153,7 @@ func (g *group) removeLaneLocked(l *lane) {
 		g.loseWaitingLocked(st, l)
 	}
 	for _, p := range l.emptyOut() {
-		g.loseLocked(p)
+		g.loseLocked(DropExpired, p)
 	}
 	g.loseDelayedLocked(l)
 }
@@ -174,7 +174,7 @@ func (g *group) loseDelayedLocked(l *lane) {
 	g.delayed.list = keep
 	heap.Init(&g.delayed)
 	for _, p := range lost {
-		g.loseLocked(p)
+		g.loseLocked(DropExpired, p)
 	}
 }
 
@@ -188,15 +188,15 @@ func (g *group) loseWaitingLocked(st *keyState, l *lane) {
 		if p.spot >= 0 {
 			heap.Remove(&g.delayed, p.spot)
 		}
-		g.loseLocked(p)
+		g.loseLocked(DropExpired, p)
 	}
 	st.offer()
 }
 
 // loseLocked drops a parcel that has been taken from wherever it waited.
-func (g *group) loseLocked(p *parcel) {
+func (g *group) loseLocked(why DropReason, p *parcel) {
 	g.takenLocked(int64(p.n), p.size())
-	g.countDroppedLocked(p.n)
+	g.countDroppedLocked(why, p.n)
 	if !p.behind {
 		g.forgetKeyedLocked(p)
 	}

@@ -183,6 +183,9 @@ func (m *Member) giveLocked(d *Delivery, p *parcel) {
 	m.inFlight += p.n
 	m.group.inFlight += p.n
 	m.flights = append(m.flights, p)
+	if d.Count == 0 {
+		d.born = p.frame.born
+	}
 	d.Attempt = p.attempt
 	d.keep(p.frame)
 	d.Pieces = append(d.Pieces, p.data())
@@ -274,8 +277,9 @@ func (m *Member) Settle(d *Delivery, written bool) {
 	}
 	g := m.group
 	if written {
-		g.broker.counters.delivered.Add(uint64(d.Count))
+		g.broker.counters.deliveredGroup.Add(uint64(d.Count))
 		g.broker.counters.deliveredBytes.Add(uint64(d.Bytes))
+		g.broker.observeLatency(d)
 	}
 	g.mu.Lock()
 	defer g.unlock()

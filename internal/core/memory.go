@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // frameOverhead is what a held frame costs beside its bytes: its own bookkeeping, the allocator's rounding and the queue
@@ -88,6 +89,7 @@ type frame struct {
 	data []byte
 	refs atomic.Int32
 	mem  *memory
+	born time.Duration // when it came, since the broker's start
 }
 
 // newFrame accounts for data and returns it with one reference, or nil when memory is full.
@@ -111,7 +113,9 @@ func (f *frame) copyOf(start, end uint32) *frame {
 	data := make([]byte, end-start)
 	copy(data, f.data[start:end])
 	f.mem.used.Add(int64(len(data)) + frameOverhead)
-	return adoptFrame(f.mem, data)
+	c := adoptFrame(f.mem, data)
+	c.born = f.born
+	return c
 }
 
 func (f *frame) retain() { f.refs.Add(1) }

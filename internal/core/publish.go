@@ -57,6 +57,7 @@ type publication struct {
 	granted  []bool          // scratch of fanOut
 	ended    []*Subscription // evicted on the way, to be forgotten once no lock is held
 	crowded  bool            // a receiver's queue is more than half full
+	matched  int             // copies for broadcast subscriptions
 	light    bool            // the batch is small
 	empty    []*Subscription // had an empty queue, and are to be served once no lock is held
 }
@@ -111,7 +112,8 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	p := publications.Get().(*publication)
 	p.id = b.publications.Add(1)
 	p.now = b.clock.Now()
-	p.frame, p.patience, p.grace, p.gaveUp, p.crowded = f, batch.MaxWait, frameGrace, nil, false
+	f.born = p.now.Sub(b.started)
+	p.frame, p.patience, p.grace, p.gaveUp, p.crowded, p.matched = f, batch.MaxWait, frameGrace, nil, false, 0
 	p.light = len(batch.Data) <= lightBatch
 	err = b.publishRuns(ctx, p, batch.Runs)
 	p.serve()
@@ -129,20 +131,22 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 
 // refuse marks all runs that the caller has not refused already.
 func (b *Broker) refuse(runs []Run, err error) {
-	n := 0
 	for i := range runs {
 		r := &runs[i]
 		r.Accepted, r.Unrouted, r.Receivers = 0, 0, 0
 		if r.Err == nil {
 			r.Err = err
 		}
-		n += r.Count
+		b.countRefused(r.Err, r.Count)
 	}
-	b.counters.refused.Add(uint64(n))
+}
+
+func (b *Broker) countRefused(err error, n int) {
+	b.counters.refused[refuseReason(err)].Add(uint64(n))
 }
 
 func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) error {
-	var accepted, bytes, unrouted, refused int
+	var accepted, bytes, unrouted int
 	var failed error
 	for i := range runs {
 		r := &runs[i]
@@ -158,7 +162,9 @@ func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) er
 		}
 		accepted += r.Accepted
 		unrouted += r.Unrouted
-		refused += r.Count - r.Accepted
+		if r.Accepted < r.Count {
+			b.countRefused(r.Err, r.Count-r.Accepted)
+		}
 	}
 	c := &b.counters
 	c.published.Add(uint64(accepted))
@@ -166,8 +172,8 @@ func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) er
 	if unrouted > 0 {
 		c.unrouted.Add(uint64(unrouted))
 	}
-	if refused > 0 {
-		c.refused.Add(uint64(refused))
+	if p.matched > 0 {
+		c.matched.Add(uint64(p.matched))
 	}
 	return failed
 }

@@ -147,10 +147,10 @@ func (s *Subscription) shed() {
 	switch {
 	case s.ended:
 	case s.overflow == OverflowEvict:
-		s.endLocked(EndEvicted, s.memoryText(), 0)
+		s.evictForMemoryLocked(0)
 	default:
 		for s.queue.len > 0 {
-			s.dropEntryLocked(s.queue.pop())
+			s.dropEntryLocked(DropMemory, s.queue.pop())
 		}
 		s.queue.settleRoom(&s.broker.memory)
 		s.relieveLocked(s.fill.load())

@@ -115,10 +115,10 @@ func (b *Broker) Sample() {
 	c := &b.counters
 	s.in.sample(i, c.published.Load())
 	s.inBytes.sample(i, c.publishedBytes.Load())
-	s.out.sample(i, c.delivered.Load())
+	s.out.sample(i, c.deliveredAll())
 	s.outBytes.sample(i, c.deliveredBytes.Load())
-	s.evictions.sample(i, c.evictions.Load())
-	s.dropped.sample(i, c.dropped.Load()+c.lost.Load())
+	s.evictions.sample(i, c.evictions())
+	s.dropped.sample(i, c.droppedAll())
 	b.router.sample(i)
 	for _, consumer := range b.snapshot() {
 		consumer.sample(i)

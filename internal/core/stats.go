@@ -8,13 +8,51 @@ import (
 // counters only grow. They are kept apart from the objects they count, so that no total falls when one of those goes.
 type counters struct {
 	published, publishedBytes atomic.Uint64
-	delivered, deliveredBytes atomic.Uint64
+	matched                   atomic.Uint64 // copies for broadcast subscriptions
+	delivered                 atomic.Uint64 // to broadcast subscriptions
+	deliveredGroup            atomic.Uint64 // to members of groups
+	deliveredBytes            atomic.Uint64
 	unrouted                  atomic.Uint64
-	refused                   atomic.Uint64
-	dropped                   atomic.Uint64
-	lost                      atomic.Uint64
-	evictions                 atomic.Uint64
+	refused                   [refuseReasons]atomic.Uint64
+	dropped                   [dropReasons]atomic.Uint64
+	opened                    atomic.Uint64 // subscriptions and members
+	ended                     [len(endWords)]atomic.Uint64
+	evicted                   [evictReasons]atomic.Uint64
 	deadLetters               atomic.Uint64
+}
+
+func (c *counters) drop(why DropReason, n int) { c.dropped[why].Add(uint64(n)) }
+
+func (c *counters) deliveredAll() uint64 { return c.delivered.Load() + c.deliveredGroup.Load() }
+
+func (c *counters) evictions() (n uint64) {
+	for i := range c.evicted {
+		n += c.evicted[i].Load()
+	}
+	return n
+}
+
+// droppedAll sums over the reasons.
+func (c *counters) droppedAll() (n uint64) {
+	for i := range c.dropped {
+		n += c.dropped[i].Load()
+	}
+	return n
+}
+
+// lost is the part of droppedAll that went with the queue of a subscription that ended.
+func (c *counters) lost() (n uint64) {
+	for i := dropEnded; i < dropReasons; i++ {
+		n += c.dropped[i].Load()
+	}
+	return n
+}
+
+func (c *counters) refusedAll() (n uint64) {
+	for i := range c.refused {
+		n += c.refused[i].Load()
+	}
+	return n
 }
 
 // Stats is a snapshot of the broker's totals. Counters count since the broker's start and never fall; their counterparts
@@ -57,14 +95,16 @@ func (b *Broker) Stats() Stats {
 		MaxMemory:      b.memory.limit,
 		Published:      c.published.Load(),
 		PublishedBytes: c.publishedBytes.Load(),
-		Delivered:      c.delivered.Load(),
+		Delivered:      c.deliveredAll(),
 		DeliveredBytes: c.deliveredBytes.Load(),
 		Unrouted:       c.unrouted.Load(),
-		Refused:        c.refused.Load(),
-		Dropped:        c.dropped.Load(),
-		Lost:           c.lost.Load(),
-		Evictions:      c.evictions.Load(),
+		Refused:        c.refusedAll(),
+		Lost:           c.lost(),
+		Evictions:      c.evictions(),
 		DeadLetters:    c.deadLetters.Load(),
+	}
+	for i := range dropEnded {
+		st.Dropped += c.dropped[i].Load()
 	}
 	for _, c := range b.snapshot() {
 		st.Subscriptions++

@@ -73,6 +73,7 @@ type Delivery struct {
 	Lagging *Lagging
 
 	frames []*frame
+	born   time.Duration // when the frame of the first record came, since the broker's start
 }
 
 // Lagging tells how full a queue is.
@@ -215,8 +216,8 @@ func (s *Subscription) Settle(d *Delivery, written bool) {
 	if written {
 		s.broker.counters.delivered.Add(uint64(d.Count))
 		s.broker.counters.deliveredBytes.Add(uint64(d.Bytes))
+		s.broker.observeLatency(d)
 	} else {
-		s.broker.counters.lost.Add(uint64(d.Count))
 		s.amendEnding(d.Count)
 	}
 	d.reset()
@@ -232,12 +233,16 @@ func (s *Subscription) amendEnding(n int) {
 	}
 	ending := s.ending
 	s.mu.Unlock()
+	s.broker.counters.drop(dropWith(ending.Reason), n)
 	if ending.Reason == EndEvicted || ending.Reason == EndStalled {
 		s.broker.amend(s.id, ending)
 	}
 }
 
 func (d *Delivery) add(e entry) {
+	if d.Count == 0 {
+		d.born = e.frame.born
+	}
 	d.Pieces = append(d.Pieces, e.frame.data[e.start:e.end])
 	d.frames = append(d.frames, e.frame)
 	d.Count += int(e.n)
@@ -303,7 +308,7 @@ func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 		LastSequence: s.sequence,
 		Lived:        s.broker.clock.Now().Sub(s.created),
 	}
-	s.broker.counters.lost.Add(lost)
+	s.broker.counters.drop(dropWith(reason), queued+extra)
 	s.releaseWaitersLocked()
 	close(s.done)
 }

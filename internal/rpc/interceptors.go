@@ -19,6 +19,7 @@ const reflectionPrefix = "/grpc.reflection."
 // and a log line with the stack.
 
 func (s *Server) guardUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer s.calls.start(info.FullMethod)(&err)
 	defer s.recover(info.FullMethod, &err)
 	call := inCallOf(ctx)
 	call.given()
@@ -28,6 +29,7 @@ func (s *Server) guardUnary(ctx context.Context, req any, info *grpc.UnaryServer
 }
 
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer s.calls.start(info.FullMethod)(&err)
 	defer s.recover(info.FullMethod, &err)
 	observed := &observedStream{stream, inCallOf(stream.Context())}
 	defer observed.in.end()

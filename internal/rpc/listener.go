@@ -3,6 +3,7 @@ package rpc
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,9 @@ type connections struct {
 	mu      sync.Mutex
 	conns   map[*serverConn]struct{}
 	closing bool // connections are closed when they come
+
+	// onClose is told of every connection that is closed, and its client's name.
+	onClose func(c *serverConn, client string)
 }
 
 func newConnections() *connections {
@@ -64,7 +68,7 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &serverConn{Conn: conn, connections: l.connections}
+	c := &serverConn{Conn: conn, connections: l.connections, accepted: time.Now()}
 	l.connections.mu.Lock()
 	defer l.connections.mu.Unlock()
 	l.connections.conns[c] = struct{}{}
@@ -79,11 +83,15 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 // full receive buffer, and a subscriber may pause for longer. Who has gone does not answer pings, which is noticed as soon.
 type serverConn struct {
 	net.Conn
-	connections *connections
-	inflow      *inflow // set by the handshake, before the first call
+	connections    *connections
+	inflow         *inflow // set by the handshake, before the first call
+	accepted       time.Time
+	received, sent atomic.Int64 // bytes
+	used           atomic.Bool  // for a call of BrokerService
 
 	// Guarded by connections.mu.
 	established bool
+	client      string                      // name of the first subscription that has one
 	lingering   map[*pendingFrames]struct{} // of ended streams that may not have been read to their end
 }
 
@@ -101,14 +109,53 @@ func (c *serverConn) SetDeadline(t time.Time) error {
 // Close implements net.Conn.
 func (c *serverConn) Close() error {
 	c.connections.mu.Lock()
+	_, first := c.connections.conns[c]
 	delete(c.connections.conns, c)
 	lingering := c.lingering
 	c.lingering = nil
+	client := c.client
 	c.connections.mu.Unlock()
 	for p := range lingering {
 		p.letGo()
 	}
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	if first && c.connections.onClose != nil {
+		c.connections.onClose(c, client)
+	}
+	return err
+}
+
+// Read implements net.Conn.
+func (c *serverConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *serverConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.Add(int64(n))
+	return n, err
+}
+
+// use notes that somebody publishes or subscribes. c may be nil.
+func (c *serverConn) use() {
+	if c != nil && !c.used.Load() {
+		c.used.Store(true)
+	}
+}
+
+// named notes what a client calls itself. c may be nil.
+func (c *serverConn) named(client string) {
+	if c == nil || client == "" {
+		return
+	}
+	c.connections.mu.Lock()
+	if c.client == "" {
+		c.client = client
+	}
+	c.connections.mu.Unlock()
 }
 
 // keep makes the connection let go of p when it is closed. False: it is closed already.

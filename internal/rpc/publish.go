@@ -43,6 +43,7 @@ func handlePublish(srv any, ctx context.Context, decode func(any) error, interce
 
 // publish is Publish for an encoded PublishRequest.
 func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybrokerv1.PublishResponse, error) {
+	connOf(ctx).use()
 	broker := s.server.broker
 	if err := s.server.checkFrame(request); err != nil {
 		broker.CountRefused(1)

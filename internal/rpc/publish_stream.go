@@ -18,6 +18,7 @@ import (
 // PublishStream implements BrokerServiceServer. The frames are read by a goroutine of their own: only by returning can
 // the handler end a stream whose publisher is silent while the broker drains.
 func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybrokerv1.PublishStreamRequest, tinybrokerv1.PublishStreamResponse]) error {
+	connOf(stream.Context()).use()
 	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream}
 	ended := make(chan error, 1)
 	s.server.loops.Go(func() { ended <- s.server.guarded(p.run) })

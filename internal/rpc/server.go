@@ -87,7 +87,8 @@ type Server struct {
 	loops       sync.WaitGroup // goroutines started by handlers, which they do not wait for
 	sampling    sync.Once
 
-	evictionLines lineLimit
+	calls calls
+	lines *lineLimits
 }
 
 // NewServer returns a server for broker, which the caller keeps owning until Shutdown ends it.
@@ -98,7 +99,9 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 		log:         o.Logger,
 		connections: newConnections(),
 		inbound:     newInbound(broker.Options(), o.MaxConnections),
+		lines:       newLineLimits(),
 	}
+	s.connections.onClose = s.logConnection
 	if s.options.times == (serverTimes{}) {
 		s.options.times = defaultServerTimes
 	}
@@ -116,8 +119,12 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 	if o.Reflection {
 		reflection.Register(s.grpc)
 	}
+	s.calls = newCalls(s.grpc.GetServiceInfo())
 	return s
 }
+
+// Connections returns how many clients are connected: those that have completed the handshake.
+func (s *Server) Connections() int { return s.connections.count() }
 
 // frameLimit is how large a gRPC message may be, decompressed: twice the message size leaves room for its encoding.
 func (s *Server) frameLimit() int {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -125,6 +126,31 @@ func TestHealth(t *testing.T) {
 	if _, err := client.Check(t.Context(), &healthgrpc.HealthCheckRequest{Service: "tinybroker.v1.Nothing"}); status.Code(err) != codes.NotFound {
 		t.Errorf("unknown service: %v", err)
 	}
+	var watches []grpc.ServerStreamingClient[healthgrpc.HealthCheckResponse]
+	for _, name := range append(names, "tinybroker.v1.Nothing") {
+		w, err := client.Watch(t.Context(), &healthgrpc.HealthCheckRequest{Service: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := healthgrpc.HealthCheckResponse_SERVING
+		if name == "tinybroker.v1.Nothing" {
+			want = healthgrpc.HealthCheckResponse_SERVICE_UNKNOWN
+		}
+		if r, err := w.Recv(); err != nil || r.GetStatus() != want {
+			t.Errorf("watching %q: %v, %v", name, r, err)
+		}
+		watches = append(watches, w)
+	}
 	station.broker.Drain()
 	check(healthgrpc.HealthCheckResponse_NOT_SERVING)
+	for i, w := range watches {
+		if i < len(names) {
+			if r, err := w.Recv(); err != nil || r.GetStatus() != healthgrpc.HealthCheckResponse_NOT_SERVING {
+				t.Errorf("watching %q: %v, %v", names[i], r, err)
+			}
+		}
+		if _, err := w.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("watch %d ended with %v", i, err)
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -33,6 +32,7 @@ type subscribeStream = grpc.BidiStreamingServer[tinybrokerv1.SubscribeRequest, t
 // subscriber says, and one sends. Sending may block for as long as the subscriber does not read, and only the return of
 // the handler interrupts it.
 func (s *brokerService) Subscribe(stream subscribeStream) error {
+	connOf(stream.Context()).use()
 	sub, err := s.open(stream)
 	if err != nil {
 		return err
@@ -113,6 +113,7 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 	if err != nil {
 		return nil, err
 	}
+	connOf(stream.Context()).named(sub.Client())
 	if err := stream.Send(openedResponse(s.server.broker, sub)); err != nil {
 		sub.Close()
 		return nil, err
@@ -217,43 +218,14 @@ func (s *Server) linger(ctx context.Context, sender *sender) {
 	id, client := sender.sub.ID(), sender.sub.Client()
 	time.AfterFunc(s.options.times.linger, func() {
 		if pending.count() > 0 && conn.open() {
-			s.log.Warn("connection closed: an ended subscription's stream was not read", "peer", conn.RemoteAddr().String(),
-				"subscription", id, "client", client)
+			if s.lines.unread.allow(s.log) {
+				s.log.Warn("connection closed: an ended subscription's stream was not read", "peer", conn.RemoteAddr().String(),
+					"subscription", id, "client", client)
+			}
 			_ = conn.Close()
 		}
 		conn.forget(pending)
 	})
-}
-
-func (s *Server) logEnding(sub consumer) {
-	ending := sub.Ending()
-	level := slog.LevelDebug
-	if ending.Reason == core.EndEvicted || ending.Reason == core.EndStalled {
-		if level = slog.LevelWarn; !s.evictionLines.allow(s.log) {
-			return
-		}
-	}
-	slots, _ := sub.Capacity()
-	group := ""
-	if m, ok := sub.(*core.Member); ok {
-		group = m.Group()
-	}
-	s.log.Log(context.Background(), level, "subscription ended", "reason", ending.Reason.String(), "why", ending.Text,
-		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "group", group, "patterns", shownPatterns(sub.Patterns()),
-		"capacity", slots, "queued", ending.Queued, "queued_bytes", ending.QueuedBytes, "lost", ending.Lost,
-		"lived", ending.Lived.Round(time.Millisecond).String())
-}
-
-// shownPatterns keeps a log line readable.
-func shownPatterns(patterns []string) []string {
-	const most = 16
-	if len(patterns) > most {
-		patterns = append(patterns[:most:most], ellipsis)
-	}
-	for i, p := range patterns {
-		patterns[i] = boundText(p)
-	}
-	return patterns
 }
 
 // connOf returns the connection of a call; nil: it came on none of the server's listeners.

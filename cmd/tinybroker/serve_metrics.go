@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+	"codeberg.org/tinybroker/tinybroker/internal/metrics"
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
+)
+
+// metricsOff is the metrics address of a broker that serves no pages.
+const metricsOff = "off"
+
+func (o *serveOptions) hasPages() bool { return o.metricsListen != metricsOff && o.metricsListen != "" }
+
+// checkPages refuses a metrics address that cannot be listened on, or must not be without saying so: the pages ask nobody who he is.
+func (o *serveOptions) checkPages() error {
+	if !o.hasPages() {
+		if o.pprof {
+			return fmt.Errorf("pprof: profiles are served on metrics_listen, which is off")
+		}
+		return nil
+	}
+	const setting = "metrics_listen"
+	if err := checkAddress(setting, o.metricsListen); err != nil || o.insecure {
+		return err
+	}
+	loopback, err := isLoopback(o.metricsListen)
+	if err != nil {
+		return fmt.Errorf("%s: %q: %s", setting, o.metricsListen, rootCause(err))
+	}
+	if !loopback {
+		return fmt.Errorf("%s: %q can be reached from other machines, and metrics are shown to whoever asks: bind to 127.0.0.1, or allow it with --insecure (insecure: true)", setting, o.metricsListen)
+	}
+	return nil
+}
+
+// addresses are all that serve binds, the one of the pages last.
+func (o *serveOptions) addresses() []string {
+	if !o.hasPages() {
+		return o.listen
+	}
+	return append(o.listen[:len(o.listen):len(o.listen)], o.metricsListen)
+}
+
+// pages are what serve shows over HTTP, for as long as it runs; also while it drains.
+type pages struct {
+	metrics.Pages
+	listener net.Listener
+	serving  atomic.Bool // clients can connect
+}
+
+// newPages takes the listener of the pages off the end of listeners; without one it returns nil.
+func newPages(o *serveOptions, listeners *[]net.Listener, broker *core.Broker, server *rpc.Server, log *slog.Logger) (*pages, error) {
+	if !o.hasPages() {
+		return nil, nil
+	}
+	last := len(*listeners) - 1
+	p := &pages{listener: (*listeners)[last]}
+	*listeners = (*listeners)[:last]
+	registry, err := metrics.NewRegistry(broker, server, metrics.Build{Version: buildVersion(), GoVersion: runtime.Version()})
+	if err != nil {
+		return nil, err
+	}
+	p.Pages = metrics.Pages{Metrics: registry, Profiles: o.pprof, Logger: log, Ready: func() bool {
+		select {
+		case <-broker.Draining():
+			return false
+		default:
+			return p.serving.Load()
+		}
+	}}
+	return p, nil
+}
+
+// url is where the pages are.
+func (p *pages) url() string {
+	address := addressOf(p.listener)
+	if strings.HasPrefix(address, "unix:") {
+		return "http+" + address
+	}
+	return "http://" + address
+}
+
+// announce says where the pages are.
+func (p *pages) announce(o *serveOptions, log *slog.Logger) {
+	if loopback, err := isLoopback(o.metricsListen); err == nil && !loopback {
+		log.Warn("metrics are shown to whoever asks, on an address that other machines may reach", "metrics_listen", o.metricsListen)
+	}
+	log.Info("metrics on "+p.url(), "address", p.url())
+}
+
+// run serves the pages until ctx ends.
+func (p *pages) run(ctx context.Context) error { return p.Serve(ctx, p.listener) }

@@ -1,0 +1,57 @@
+package rpc
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// logEnding writes the one line of a subscription, at its end.
+func (s *Server) logEnding(sub consumer) {
+	ending := sub.Ending()
+	level, limit := slog.LevelInfo, &s.lines.endings
+	if ending.Reason == core.EndEvicted || ending.Reason == core.EndStalled {
+		level, limit = slog.LevelWarn, &s.lines.evictions
+	}
+	if !limit.allow(s.log) {
+		return
+	}
+	slots, _ := sub.Capacity()
+	group := ""
+	if m, ok := sub.(*core.Member); ok {
+		group = m.Group()
+	}
+	s.log.Log(context.Background(), level, "subscription ended", "reason", ending.Reason.String(), "why", ending.Text,
+		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "group", group, "patterns", shownPatterns(sub.Patterns()),
+		"capacity", slots, "queued", ending.Queued, "queued_bytes", ending.QueuedBytes, "lost", ending.Lost,
+		"lived", ending.Lived.Round(time.Millisecond).String())
+}
+
+// shownPatterns keeps a log line readable.
+func shownPatterns(patterns []string) []string {
+	const most = 16
+	if len(patterns) > most {
+		patterns = append(patterns[:most:most], ellipsis)
+	}
+	for i, p := range patterns {
+		patterns[i] = boundText(p)
+	}
+	return patterns
+}
+
+// logConnection writes the one line of a connection, at its end. One that has neither published nor subscribed is a probe, or somebody who
+// watches: there may be one every second, and they are for those who want to see everything.
+func (s *Server) logConnection(c *serverConn, client string) {
+	level := slog.LevelDebug
+	if c.used.Load() {
+		level = slog.LevelInfo
+	}
+	if !s.log.Enabled(context.Background(), level) || level == slog.LevelInfo && !s.lines.connections.allow(s.log) {
+		return
+	}
+	s.log.Log(context.Background(), level, "connection closed", "peer", c.Conn.RemoteAddr().String(), "client", client,
+		"received_bytes", c.received.Load(), "sent_bytes", c.sent.Load(),
+		"lived", time.Since(c.accepted).Round(time.Millisecond).String())
+}
