@@ -48,6 +48,9 @@ func settingsUnderTest(t *testing.T, visit func(command string, f *pflag.Flag)) 
 
 // samples are values that a setting takes, neighbours different, spelt as it prints them.
 func samples(t *testing.T, f *pflag.Flag) []string {
+	if f.Name == "metrics-listen" {
+		return []string{"127.0.0.1:1", "unix:///s", "off"}
+	}
 	switch v := f.Value.(type) {
 	case boolValue:
 		return []string{"true", "false", "true"}
