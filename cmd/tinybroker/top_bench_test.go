@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,32 +50,85 @@ func BenchmarkTop(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				cmd := exec.Command("tinybroker", append([]string{"top", "-s", address}, c.args...)...)
-				cmd.Env = append(os.Environ(), "TERM=xterm-256color")
-				tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 60, Cols: 200})
-				if err != nil {
-					b.Fatal(err)
-				}
-				go func() {
-					buf := make([]byte, 64<<10)
-					for {
-						if _, err := tty.Read(buf); err != nil {
-							return
-						}
-					}
-				}()
-				time.Sleep(2 * time.Second) // its start is not what is measured
+				top, stop := watch(b, address, c.args...)
 				before := cpuTime(b, server)
-				own := cpuOf(b, cmd.Process.Pid, watchedFor)
+				own := cpuOf(b, top, watchedFor)
 				watched := cpuTime(b, server) - before
-				cmd.Process.Kill()
-				cmd.Wait()
-				tty.Close()
+				stop()
 				b.ReportMetric(100*own.Seconds()/watchedFor.Seconds(), "top-%")
 				b.ReportMetric(100*max(0, watched-idle).Seconds()/watchedFor.Seconds(), "broker-%")
 			}
 		})
 	}
+}
+
+// watch starts top on a terminal of 200x60 and waits until it has drawn for a while.
+func watch(b *testing.B, address string, args ...string) (pid int, stop func()) {
+	b.Helper()
+	cmd := exec.Command("tinybroker", append([]string{"top", "-s", address}, args...)...)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 60, Cols: 200})
+	if err != nil {
+		b.Fatal(err)
+	}
+	drawn := make(chan int)
+	go func() {
+		n, _ := io.Copy(io.Discard, tty)
+		drawn <- int(n)
+	}()
+	time.Sleep(2 * time.Second) // its start is not what is measured
+	return cmd.Process.Pid, func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		tty.Close()
+		if n := <-drawn; n < 4000 {
+			b.Errorf("top has drawn %d bytes: nothing was watched", n)
+		}
+	}
+}
+
+// BenchmarkWatchedThroughput measures what a broker with 10 000 subscriptions and 10 000 topics loses in throughput while top
+// watches it: the load runs in turn unwatched and watched, several times, and the medians are compared. One operation is all of it.
+func BenchmarkWatchedThroughput(b *testing.B) {
+	if testing.Short() {
+		b.Skip("takes a minute for each view")
+	}
+	const pairs = 7
+	_, address := benchBroker(b)
+	populate(b, address)
+	for _, view := range []string{"overview", "topics", "subs"} {
+		b.Run(view, func(b *testing.B) {
+			for b.Loop() {
+				var alone, watched []float64
+				for range pairs {
+					alone = append(alone, throughput(b, address))
+					_, stop := watch(b, address, "--view", view)
+					watched = append(watched, throughput(b, address))
+					stop()
+				}
+				slices.Sort(alone)
+				slices.Sort(watched)
+				b.ReportMetric(alone[pairs/2], "msgs/s-alone")
+				b.ReportMetric(100*(1-watched[pairs/2]/alone[pairs/2]), "lost-%")
+			}
+		})
+	}
+}
+
+// throughput is what one publisher brings to one subscriber in 3 s, in messages a second.
+func throughput(b *testing.B, address string) float64 {
+	b.Helper()
+	out, err := exec.Command("tinybroker", "bench", "-s", address, "--duration", "3s", "--size", "128", "-o", "json").Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var result struct {
+		Rate float64 `json:"delivered_messages_per_second"`
+	}
+	if err := json.Unmarshal(out, &result); err != nil || result.Rate <= 0 {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return result.Rate
 }
 
 // benchBroker starts a broker process.

@@ -156,11 +156,11 @@ func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
 
 func (e *endpoint) stats() SubscriptionStats {
 	return SubscriptionStats{
-		ID:       e.id,
-		Client:   e.client,
-		Peer:     e.peer,
-		State:    StateActive,
-		Created:  e.created,
+		ID:      e.id,
+		Client:  e.client,
+		Peer:    e.peer,
+		State:   StateActive,
+		Created: e.created,
 	}
 }
 
