@@ -3,7 +3,7 @@ BUF           := v1.75.0
 GOLANGCI_LINT := v2.15.0
 GRPCURL       := v1.9.4
 GORELEASER    := v2.15.1
-GOVULNCHECK   := v1.1.4
+GOVULNCHECK   := v1.9.0
 
 GO       ?= go
 BIN      := $(CURDIR)/.bin

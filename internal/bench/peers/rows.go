@@ -93,6 +93,11 @@ func otherRows() []row {
 			name: "idle", title: "20 000 idle subscriptions over 20 connections", peer: "NATS core",
 			metrics: idle, tiny: tinyIdle, other: natsIdle,
 		},
+		{
+			name: "start", title: "a server of which nothing is wanted", peer: "NATS core",
+			metrics: []metric{{", size of the program", "MiB", ""}, {", from start to listening", "ms", ""}, {", resident memory", "MiB", ""}},
+			tiny:    tinyStart, other: natsStart,
+		},
 	}
 }
 

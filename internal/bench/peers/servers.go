@@ -22,6 +22,8 @@ const (
 	natsClientVersion = "v1.55.0"
 	parentModule      = "codeberg.org/tinybroker/tinybroker"
 	startPatience     = 10 * time.Second
+	// stripped is how both are released: without what only a debugger reads.
+	stripped = "-s -w"
 )
 
 func versions() string {
@@ -32,7 +34,7 @@ func versions() string {
 func (s *settings) install(ctx context.Context, dir string, log io.Writer) error {
 	if s.nats == "" {
 		fmt.Fprintln(log, "installing nats-server", natsServerVersion)
-		cmd := exec.CommandContext(ctx, "go", "install", "github.com/nats-io/nats-server/v2@"+natsServerVersion)
+		cmd := exec.CommandContext(ctx, "go", "install", "-trimpath", "-ldflags", stripped, "github.com/nats-io/nats-server/v2@"+natsServerVersion)
 		cmd.Env = append(os.Environ(), "GOBIN="+dir)
 		cmd.Dir = dir // the version counts, not what this module says
 		if err := runLogged(cmd, log); err != nil {
@@ -42,7 +44,7 @@ func (s *settings) install(ctx context.Context, dir string, log io.Writer) error
 	}
 	if s.tiny == "" {
 		fmt.Fprintln(log, "building tinybroker")
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "tinybroker"), parentModule+"/cmd/tinybroker")
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", stripped, "-o", filepath.Join(dir, "tinybroker"), parentModule+"/cmd/tinybroker")
 		root, err := checkout(ctx)
 		if err != nil {
 			return err
