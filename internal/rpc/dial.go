@@ -103,7 +103,10 @@ func dialOptions(t target, connectTimeout time.Duration) []grpc.DialOption {
 			grpc.MaxCallRecvMsgSize(math.MaxInt32),
 		),
 	}
-	if t.local {
+	switch {
+	case t.local && t.host != "":
+		options = append(options, grpc.WithContextDialer(dialLoopback))
+	case t.local:
 		options = append(options, grpc.WithNoProxy())
 	}
 	return options

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -79,6 +80,8 @@ func parseHost(s string) (target, error) {
 	return target{uri: "dns:///" + address, host: address, local: isLoopback(host)}, nil
 }
 
+// isLoopback reports whether host is a loopback address or a name for one. That names below "localhost" are, too, is a rule (RFC
+// 6761), but not every resolver keeps to it: dialLoopback makes sure.
 func isLoopback(host string) bool {
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
@@ -86,6 +89,15 @@ func isLoopback(host string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// dialLoopback connects to an address that must be this machine's, whatever the name of a local target has been resolved to: what
+// is for this machine only, such as a token without TLS, must not leave it.
+func dialLoopback(ctx context.Context, address string) (net.Conn, error) {
+	if ap, err := netip.ParseAddrPort(address); err != nil || !ap.Addr().Unmap().IsLoopback() {
+		return nil, fmt.Errorf("a name for this machine was resolved to %s, which is not", address)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
 
 // IsLocal reports whether a broker at target is on this machine for certain: whether what is sent there stays off the

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -115,6 +116,71 @@ func TestDialCauses(t *testing.T) {
 	}
 	plain.Stop()
 	secure.Stop()
+}
+
+// TestLocalNamesStayLocal: a name for this machine that a resolver thinks is elsewhere is not followed, and nothing is sent there.
+func TestLocalNamesStayLocal(t *testing.T) {
+	server := serveNames(t, [4]byte{192, 0, 2, 1})
+	for _, name := range []string{"a.localhost", "localhost."} {
+		start := time.Now()
+		_, err := Dial(t.Context(), ClientOptions{Target: "dns://" + server + "/" + name, ConnectTimeout: 20 * time.Second})
+		var unreachable *UnreachableError
+		if !errors.As(err, &unreachable) || unreachable.Err.Error() != "a name for this machine was resolved to 192.0.2.1:7710, which is not" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+	}
+	s := grpc.NewServer()
+	address := listening(t, serving(s))
+	defer s.Stop()
+	_, port, _ := net.SplitHostPort(address)
+	c, err := Dial(t.Context(), ClientOptions{Target: "dns://" + serveNames(t, [4]byte{127, 0, 0, 1}) + "/a.localhost:" + port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+}
+
+// serveNames is a name server with one answer to every question.
+func serveNames(t *testing.T, answer [4]byte) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true}, Questions: m.Questions}
+			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+				reply.Answers = []dnsmessage.Resource{{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1},
+					Body:   &dnsmessage.AResource{A: answer},
+				}}
+			}
+			packed, err := reply.Pack()
+			if err == nil {
+				_, _ = conn.WriteTo(packed, from)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-ended
+	})
+	return conn.LocalAddr().String()
 }
 
 func closedPort(t *testing.T) string {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
 // TestClientsComeBackSpread: many clients that lost one broker in the same instant do not return together.
@@ -53,4 +55,70 @@ func TestClientsComeBackSpread(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLongOutage: after 90 s without a broker, broadcast subscribers, a member of a group and a publisher are back within 5 s, told
+// both the loss and the return, and get everything that is published from then on. What the publisher was given
+// meanwhile comes, too.
+func TestLongOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site := newSite(t, nil)
+		var mu sync.Mutex
+		var lost, back int
+		connect := func() *Client {
+			return site.client(t, func(o *ClientOptions) {
+				o.OnConnection = func(e ConnectionEvent) {
+					mu.Lock()
+					defer mu.Unlock()
+					if e.Lost {
+						lost++
+					} else if back++; e.Outage < 90*time.Second || e.Outage > 95*time.Second {
+						t.Errorf("back after %v", e.Outage)
+					}
+				}
+			})
+		}
+		var subs []*subscription
+		for range 3 {
+			subs = append(subs, subscribe(t, connect(), SubscribeOptions{Patterns: []string{"x.**"}}))
+		}
+		subs = append(subs, subscribe(t, connect(), SubscribeOptions{Patterns: []string{"x.**"}, Group: "g"}))
+		p := newPublisher(t, connect(), PublisherOptions{})
+		site.kill(t)
+		time.Sleep(45 * time.Second)
+		if _, err := p.Publish(t.Context(), &core.Message{Topic: "x.y", Payload: []byte("meanwhile")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(45 * time.Second)
+		site.start(t)
+		time.Sleep(5 * time.Second)
+		if mu.Lock(); lost != 5 || back != 5 {
+			t.Errorf("%d losses told and %d returns, of 5", lost, back)
+		}
+		mu.Unlock()
+		const n = 30
+		for i := range n {
+			if _, err := p.Publish(t.Context(), &core.Message{Topic: "x.y", Payload: fmt.Append(nil, i)}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if err := p.Flush(t.Context()); err != nil || p.Confirmed() != n+1 {
+			t.Errorf("%d confirmed: %v", p.Confirmed(), err)
+		}
+		for _, s := range subs {
+			got := s.take(t, n)
+			if string(got[0].Payload) == "meanwhile" { // it may have come before this subscriber was back
+				got = append(got[1:], s.take(t, 1)...)
+			}
+			for i, d := range got {
+				if string(d.Payload) != fmt.Sprint(i) {
+					t.Fatalf("message %d is %q", i, d.Payload)
+				}
+			}
+			if len(s.gaps) != 1 {
+				t.Errorf("%d gaps told", len(s.gaps))
+			}
+		}
+	})
 }
