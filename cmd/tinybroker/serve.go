@@ -133,7 +133,8 @@ At a stop the broker takes nothing new, delivers what is queued for at most
 
 SIGHUP reloads: the configuration file is read again, and --log-level follows
 it. A file with a mistake in it is refused whole, and nothing changes. The log
-says in one line what a reload has done.
+says in one line what a reload has done. Only to a broker that writes its log
+to a terminal, and whose terminal is closed, SIGHUP means to stop.
 
 A broker must not be reachable from other machines by accident: without TLS and
 authentication, any address but loopback and unix sockets needs --insecure.
@@ -211,9 +212,15 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 		manager.ready(listeners)
 		stopWatchdog = manager.watch(server.Probe)
 	}
+	onTerminal := isTerminal(a.err) // else whoever closes a window would leave a broker behind
 	for running := err == nil; running; {
 		select {
 		case <-a.hangups:
+			if onTerminal && !isTerminal(a.err) {
+				log.Info("stopping", "cause", "its terminal has gone", "shutdown_timeout", o.shutdownTimeout.String())
+				running = false
+				break
+			}
 			manager.reloading()
 			manager.reloaded(reloads.reload())
 		case err = <-failed:

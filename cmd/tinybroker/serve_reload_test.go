@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/spf13/pflag"
 )
 
@@ -151,6 +153,39 @@ func TestHangupsAtAnyTime(t *testing.T) {
 	b.says("reloaded")
 	b.signal(syscall.SIGTERM)
 	b.ended(0)
+}
+
+// A broker on a terminal reloads, too, when it is asked to; but it does not outlive the window it was started in.
+func TestHangupOfTheTerminal(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "addr")
+	cmd := exec.Command("tinybroker", "serve", "--listen", "127.0.0.1:0", "--addr-file", file)
+	cmd.Env = testEnv(t)
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	waitFile(t, file)
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	var shown []byte
+	for buf := make([]byte, 4096); !strings.Contains(string(shown), "msg=reloaded"); {
+		n, err := tty.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %q", err, shown)
+		}
+		shown = append(shown, buf[:n]...)
+	}
+	tty.Close() // no read may be under way, or it would wait for that
+	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(file); !os.IsNotExist(err) {
+		t.Errorf("the address file is left behind: %v", err)
+	}
 }
 
 // All parts are prepared before any is committed, and one that objects keeps all back.
