@@ -43,7 +43,7 @@ func newDocsCmd(a *app) *cobra.Command {
 
 // madePages are all that docs writes, by path.
 func madePages(root *cobra.Command) map[string][]byte {
-	pages := map[string][]byte{"cli.md": reference(root), "config.yaml": sampleConfig(root)}
+	pages := map[string][]byte{"cli.md": reference(root), "config.yaml": sampleConfig(root), "configuration.md": configurationPage()}
 	for name, page := range manPages(root) {
 		pages["man/"+name] = page
 	}

@@ -239,6 +239,9 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	return err
 }
 
+// ownFiles is more than the broker has open beside its clients' connections.
+const ownFiles = 50
+
 // announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
 // address file, if there is to be one.
 func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
@@ -249,6 +252,9 @@ func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listene
 	}
 	if limit := int64(o.broker.MaxMessageSize); limit > 3<<20 {
 		log.Warn("messages may be larger than the 4 MiB that most clients receive by default", "max_message_size", exactSize(limit))
+	}
+	if most, wanted := mostOpenFiles(), uint64(o.server.MaxConnections*len(listeners)+ownFiles); most > 0 && wanted > most {
+		log.Warn("fewer files may be open than max_connections needs; raise the limit (ulimit -n, LimitNOFILE)", "limit", most, "needed", wanted)
 	}
 	for _, l := range listeners {
 		announceAddress(a.err, o, addressOf(l))

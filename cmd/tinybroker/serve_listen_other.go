@@ -13,3 +13,5 @@ func isAddressInUse(err error) bool {
 }
 
 func privateUmask() (restore func()) { return func() {} }
+
+func mostOpenFiles() uint64 { return 0 }

@@ -58,6 +58,23 @@ func TestListenLine(t *testing.T) {
 	}
 }
 
+// A broker that may not open as many files as it may have connections says so at once, not when they come.
+func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
+	for limits, want := range map[string]string{
+		"ulimit -n 200; exec tinybroker serve --listen 127.0.0.1:0 --max-connections 150": "",
+		"ulimit -n 200; exec tinybroker serve --listen 127.0.0.1:0 --max-connections 151": `needs; raise the limit (ulimit -n, LimitNOFILE)","limit":200,"needed":201}`,
+	} {
+		p := start(t, nil, func(p *process) {
+			p.cmd.Path, p.cmd.Args = "/bin/sh", []string{"sh", "-c", limits}
+		})
+		p.says(`"msg":"listening on`)
+		if got := p.stderr.String(); !strings.Contains(got, want) || want == "" && strings.Contains(got, "limit") {
+			t.Errorf("%s: %s", limits, got)
+		}
+	}
+}
+
 func TestAddrFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,6 +16,9 @@ import (
 // The kinds of setting. Each is a pflag.Value that knows its range, whether the text comes from a flag, the
 // environment or a file, and prints itself in a form that it reads.
 
+// ranged is a setting that not every value of its kind is good for.
+type ranged interface{ Range() string }
+
 // wholeValue is a whole number within bounds.
 type wholeValue[T int | int64 | uint32] struct {
 	p        *T
@@ -28,6 +31,13 @@ func whole[T int | int64 | uint32](p *T, least, most T) *wholeValue[T] {
 
 func (v *wholeValue[T]) String() string { return strconv.FormatInt(int64(*v.p), 10) }
 func (v *wholeValue[T]) Type() string   { return "number" }
+
+func (v *wholeValue[T]) Range() string {
+	if int64(v.max) == math.MaxInt64 {
+		return fmt.Sprintf("at least %d", v.min)
+	}
+	return fmt.Sprintf("%d to %d", v.min, v.max)
+}
 
 func (v *wholeValue[T]) Set(s string) error {
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -46,6 +56,7 @@ type rateValue struct{ p *float64 }
 
 func (v rateValue) String() string { return strconv.FormatFloat(*v.p, 'g', -1, 64) }
 func (v rateValue) Type() string   { return "rate" }
+func (v rateValue) Range() string  { return "0, or 0.000001 to 1e9" }
 
 func (v rateValue) Set(s string) error {
 	n, err := strconv.ParseFloat(s, 64)
@@ -74,6 +85,7 @@ func span(p *time.Duration, least, most time.Duration) durationValue {
 
 func (v durationValue) String() string { return shortDuration(*v.p) }
 func (v durationValue) Type() string   { return "duration" }
+func (v durationValue) Range() string  { return shortDuration(v.min) + " to " + shortDuration(v.max) }
 
 func (v durationValue) Set(s string) error {
 	d, err := time.ParseDuration(s)
@@ -117,6 +129,10 @@ func size[T int | int64](p *T, least, most T) *sizeValue[T] {
 
 func (v *sizeValue[T]) String() string { return exactSize(int64(*v.p)) }
 func (v *sizeValue[T]) Type() string   { return "size" }
+
+func (v *sizeValue[T]) Range() string {
+	return exactSize(int64(v.min)) + " to " + exactSize(int64(v.max))
+}
 
 func (v *sizeValue[T]) Set(s string) error {
 	n, err := parseSize(s)
@@ -176,6 +192,7 @@ func choice(p *string, words ...string) choiceValue { return choiceValue{p, word
 
 func (v choiceValue) String() string { return *v.p }
 func (v choiceValue) Type() string   { return strings.Join(v.words, "|") }
+func (v choiceValue) Range() string  { return strings.Join(v.words, ", ") }
 
 func (v choiceValue) Set(s string) error {
 	if !slices.Contains(v.words, s) {
@@ -192,6 +209,7 @@ var modeForm = regexp.MustCompile(`^0?o?[67][0-7]{2}$`)
 
 func (v modeValue) String() string { return fmt.Sprintf("%04o", *v.p) }
 func (v modeValue) Type() string   { return "mode" }
+func (v modeValue) Range() string  { return "0600 to 0777" }
 
 func (v modeValue) Set(s string) error {
 	if !modeForm.MatchString(s) {
@@ -210,6 +228,7 @@ type boolValue struct{ p *bool }
 
 func (v boolValue) String() string   { return strconv.FormatBool(v.p != nil && *v.p) }
 func (v boolValue) Type() string     { return "bool" }
+func (v boolValue) Range() string    { return "true, false" }
 func (v boolValue) IsBoolFlag() bool { return true }
 
 func (v boolValue) Set(s string) error {
