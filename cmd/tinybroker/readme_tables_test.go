@@ -22,7 +22,7 @@ func TestDocumentedPatterns(t *testing.T) {
 			case len(cells) != 5:
 				inTable = false
 				continue
-			case strings.HasPrefix(strings.TrimSpace(cells[1]), "pattern"):
+			case strings.HasPrefix(strings.TrimSpace(cells[1]), "pattern") && strings.TrimSpace(cells[2]) == "matches":
 				inTable = true
 				continue
 			case !inTable || strings.Contains(line, "---"):
