@@ -128,7 +128,7 @@ release-files:
 	$(GO) run ./cmd/tinybroker completion fish >$(BIN)/release/completions/tinybroker.fish
 	$(GO) run ./cmd/tinybroker completion powershell >$(BIN)/release/completions/tinybroker.ps1
 	for page in docs/man/*.1; do gzip -9nc $$page >$(BIN)/release/man/$$(basename $$page).gz || exit 1; done
-	gzip -9nc CHANGELOG.md >$(BIN)/release/changelog.gz
+	gzip -9nc CHANGELOG.md >$(BIN)/release/CHANGELOG.md.gz
 	gzip -9nc docs/third-party-licenses.txt >$(BIN)/release/third-party-licenses.txt.gz
 
 release-snapshot: $(BIN)/goreleaser-$(GORELEASER) ## all archives and packages in dist, nothing published

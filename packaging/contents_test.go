@@ -135,7 +135,7 @@ var installedFiles = []string{
 	"/usr/bin/tinybroker",
 	"/usr/lib/systemd/system/tinybroker.service",
 	"/usr/share/bash-completion/completions/tinybroker",
-	"/usr/share/doc/tinybroker/changelog.gz",
+	"/usr/share/doc/tinybroker/CHANGELOG.md.gz",
 	"/usr/share/doc/tinybroker/copyright",
 	"/usr/share/doc/tinybroker/third-party-licenses.txt.gz",
 	"/usr/share/fish/vendor_completions.d/tinybroker.fish",
