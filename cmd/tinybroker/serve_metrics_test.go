@@ -288,7 +288,9 @@ func TestNamesThatAreNoText(t *testing.T) {
 	sub := o.sub([]string{"**", "--client-name", `"quoted" 🦀`, "--group", `"quoted"`})
 	o.pub("", "🦀", "odd and legal")
 	sub.printed("odd and legal\n")
-	eventually(t, "the group is shown", func() bool { return o.metrics("tinybroker_group_members")[`tinybroker_group_members{group="\"quoted\""}`] == 1 })
+	eventually(t, "the group is shown", func() bool {
+		return o.metrics("tinybroker_group_members")[`tinybroker_group_members{group="\"quoted\""}`] == 1
+	})
 	o.says(`"msg":"connection closed"`)
 	for line := range strings.Lines(o.stderr.String()) {
 		if !json.Valid([]byte(line)) {
