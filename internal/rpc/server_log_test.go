@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"strconv"
@@ -206,5 +207,54 @@ func TestCallCounts(t *testing.T) {
 	}
 	if len(all) != methods+3 {
 		t.Errorf("%v", all)
+	}
+}
+
+// TestFloodOfEvictionsOnTheWire: 200 subscribers that stop reading are evicted. At most twenty a second are named, each with all that tells
+// who it is; the rest is told in one line, and the counter is exact.
+func TestFloodOfEvictionsOnTheWire(t *testing.T) {
+	const slow = 200
+	station := newStation(t, func(o *core.Options, so *ServerOptions) {
+		o.SendTimeout, so.times.linger = 100*time.Millisecond, time.Second
+	})
+	m := newMeter(t, station)
+	frozen := station.stub(t, frozenOptions()...)
+	for i := range slow {
+		open(t, frozen, &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"f"}, Capacity: 2, ClientName: fmt.Sprint("sleeper-", i)})
+	}
+	stub := station.stub(t)
+	for n := uint64(0); station.broker.Stats().Subscriptions > 0; n++ {
+		publishOne(t, stub, "f", numbered(n, 32<<10))
+		if n > 1000 {
+			t.Fatal("never evicted")
+		}
+	}
+	suppressed := func() (n float64) {
+		for _, line := range station.log.with(t, "more subscriptions were evicted than are logged") {
+			n += line["suppressed"].(float64)
+		}
+		return n
+	}
+	eventually(t, "all are logged or counted", func() bool { return float64(len(station.log.with(t, "subscription ended")))+suppressed() == slow })
+	begun := map[any]int{}
+	for _, line := range station.log.with(t, "subscription ended") {
+		at, _ := line["time"].(string)
+		begun[at[:len("2006-01-02T15:04:05")]]++
+		for _, field := range []string{"client", "peer", "subscription", "why", "lived"} {
+			if text, _ := line[field].(string); text == "" {
+				t.Errorf("no %s: %v", field, line)
+			}
+		}
+		if line["reason"] != "evicted" || line["queued"] == 0.0 || line["queued_bytes"] == 0.0 || line["lost"] == 0.0 {
+			t.Errorf("%v", line)
+		}
+	}
+	for second, n := range begun {
+		if n > 2*maxLines { // the server's seconds do not begin with the clock's
+			t.Errorf("%d lines in %s", n, second)
+		}
+	}
+	if c, _ := m.scrape(t); c["evictions_total/queue_full"] != slow || suppressed() == 0 {
+		t.Errorf("%g evictions, %g lines suppressed", c["evictions_total/queue_full"], suppressed())
 	}
 }
