@@ -181,18 +181,18 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	if err != nil {
 		return failf(exitConfig, "%w", err)
 	}
-	listeners, err := listenAll(o.addresses(), o.socketMode)
+	listeners, pagesListener, err := o.listenAll()
 	if err != nil {
 		return err
 	}
 	o.server.Logger, o.server.Version = log, buildVersion()
 	server := rpc.NewServer(broker, o.server)
-	pages, err := newPages(o, &listeners, broker, server, log)
+	pages, err := newPages(o, pagesListener, broker, server, log)
 	if err != nil {
 		return err
 	}
 	var serving sync.WaitGroup
-	failed := make(chan error, len(listeners)+1)
+	failed := make(chan error, len(listeners)+1) // one for the pages
 	for _, l := range listeners {
 		serving.Go(func() { failed <- server.Serve(l) })
 	}

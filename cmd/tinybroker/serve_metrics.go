@@ -41,12 +41,24 @@ func (o *serveOptions) checkPages() error {
 	return nil
 }
 
-// addresses are all that serve binds, the one of the pages last.
-func (o *serveOptions) addresses() []string {
-	if !o.hasPages() {
-		return o.listen
+// listenAll binds every address of serve or none. The listener of the pages is nil when there are none.
+func (o *serveOptions) listenAll() (listeners []net.Listener, pages net.Listener, err error) {
+	listeners, err = listenAll(o.listen, o.socketMode)
+	if err != nil || !o.hasPages() {
+		return listeners, nil, err
 	}
-	return append(o.listen[:len(o.listen):len(o.listen)], o.metricsListen)
+	pages, err = listen(o.metricsListen, o.socketMode)
+	if err != nil {
+		for _, l := range listeners {
+			l.Close()
+		}
+		told := listenError(o.metricsListen, err)
+		if isAddressInUse(err) {
+			told = withHint(told, "--metrics-listen takes another address, or off")
+		}
+		return nil, nil, told
+	}
+	return listeners, pages, nil
 }
 
 // pages are what serve shows over HTTP, for as long as it runs; also while it drains.
@@ -56,14 +68,12 @@ type pages struct {
 	serving  atomic.Bool // clients can connect
 }
 
-// newPages takes the listener of the pages off the end of listeners; without one it returns nil.
-func newPages(o *serveOptions, listeners *[]net.Listener, broker *core.Broker, server *rpc.Server, log *slog.Logger) (*pages, error) {
-	if !o.hasPages() {
+// newPages returns the pages of a broker; without a listener it returns nil.
+func newPages(o *serveOptions, listener net.Listener, broker *core.Broker, server *rpc.Server, log *slog.Logger) (*pages, error) {
+	if listener == nil {
 		return nil, nil
 	}
-	last := len(*listeners) - 1
-	p := &pages{listener: (*listeners)[last]}
-	*listeners = (*listeners)[:last]
+	p := &pages{listener: listener}
 	registry, err := metrics.NewRegistry(broker, server, metrics.Build{Version: buildVersion(), GoVersion: runtime.Version()})
 	if err != nil {
 		return nil, err

@@ -113,7 +113,9 @@ func TestMetricsPortTaken(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	second := start(t, []string{"serve", "--listen", "unix://" + socket, "--metrics-listen", address})
 	second.ended(exitUnavailable)
-	if got, want := second.stderr.String(), "tinybroker: listen on "+address+": address already in use; is another tinybroker running?\n"; got != want {
+	want := "tinybroker: listen on " + address + ": address already in use; is another tinybroker running?\n" +
+		"hint: --metrics-listen takes another address, or off\n"
+	if got := second.stderr.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if _, err := os.Lstat(socket); err == nil {
