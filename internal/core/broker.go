@@ -76,7 +76,7 @@ func (b *Broker) RunID() string { return b.runID }
 // Subscribe registers a broadcast subscription. Every message whose Publish begins after its return is queued for it, until it ends.
 // The caller owns it, takes its messages and must Close it.
 //
-// Errors: ErrPatternInvalid, ErrProtocol for a bad name or setting, ErrQuota, ErrDraining.
+// Errors: ErrPatternInvalid, ErrProtocol for a bad name or setting, ErrNotAllowed, ErrQuota, ErrDraining.
 func (b *Broker) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	s, err := b.newSubscription(o)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *Broker) Subscribe(o SubscribeOptions) (*Subscription, error) {
 }
 
 func (b *Broker) newSubscription(o SubscribeOptions) (*Subscription, error) {
-	e, err := b.newEndpoint(o.ID, o.Client, o.Peer, o.Patterns)
+	e, err := b.newEndpoint(o.ID, o.Client, o.Peer, o.Patterns, o.Access)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (b *Broker) Join(o JoinOptions) (*Member, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	e, err := b.newEndpoint(o.ID, o.Client, o.Peer, o.Patterns)
+	e, err := b.newEndpoint(o.ID, o.Client, o.Peer, o.Patterns, o.Access)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (b *Broker) Join(o JoinOptions) (*Member, error) {
 // joinLocked finds or founds the group. b.mu is held, so that no group can expire meanwhile.
 func (b *Broker) joinLocked(m *Member, o JoinOptions) (created bool, err error) {
 	g := b.groups[o.Group]
-	if isNew := g == nil || !g.knows(m.patterns); isNew && b.lanes.Load() >= int64(b.options.MaxSubscriptions) {
+	if isNew := g == nil || !g.knows(m.patterns, m.access.Receive); isNew && b.lanes.Load() >= int64(b.options.MaxSubscriptions) {
 		return false, fmt.Errorf("%w: %d groups, and members of groups with patterns of their own, wait for somebody to come back", ErrQuota, b.lanes.Load())
 	}
 	if g == nil {
@@ -186,6 +186,9 @@ func (b *Broker) register(c consumer, add func() error) (replaced consumer, err 
 		e.id = b.freeIDLocked()
 	}
 	replaced = b.subscriptions[e.id]
+	if replaced != nil && replaced.point().access.Identity != e.access.Identity {
+		return nil, fmt.Errorf("%w: to take over subscription %s, which is somebody else's", ErrNotAllowed, quoteShort(e.id))
+	}
 	if replaced == nil && len(b.subscriptions) >= b.options.MaxSubscriptions {
 		return nil, fmt.Errorf("%w: %d subscriptions are open", ErrQuota, len(b.subscriptions))
 	}

@@ -9,6 +9,7 @@ type endpoint struct {
 	client   string
 	peer     string
 	patterns *PatternSet
+	access   Access
 	created  time.Time
 	previous *Ending
 
@@ -16,6 +17,15 @@ type endpoint struct {
 
 	wake chan struct{} // capacity 1: something to take
 	done chan struct{} // closed at the end
+}
+
+// Access is on whose behalf somebody subscribes, and what that allows. The zero value is nobody in particular, who may receive everything.
+type Access struct {
+	// Identity is the name. A live subscription id is taken over by the same identity only.
+	Identity string
+	// Receive says which topics are allowed. It is asked about each topic: what the patterns match beside them is not
+	// delivered. Nil: everything is.
+	Receive *Permission
 }
 
 // consumer is an endpoint as the broker keeps it in its books.
@@ -38,6 +48,12 @@ func (e *endpoint) ID() string { return e.id }
 
 // Patterns returns the patterns as given.
 func (e *endpoint) Patterns() []string { return e.patterns.Strings() }
+
+// Identity returns whose subscription it is; empty: nobody's in particular.
+func (e *endpoint) Identity() string { return e.access.Identity }
+
+// rights implements interest.
+func (e *endpoint) rights() *Permission { return e.access.Receive }
 
 // Client returns the label given by the client.
 func (e *endpoint) Client() string { return e.client }
@@ -62,9 +78,12 @@ func (e *endpoint) rouse() {
 }
 
 // newEndpoint checks names and patterns. An empty id is left for the broker to fill.
-func (b *Broker) newEndpoint(id, client, peer string, patterns []string) (endpoint, error) {
+func (b *Broker) newEndpoint(id, client, peer string, patterns []string, access Access) (endpoint, error) {
 	set, err := ParsePatterns(patterns)
 	if err != nil {
+		return endpoint{}, err
+	}
+	if err := access.Receive.admit(set); err != nil {
 		return endpoint{}, err
 	}
 	for _, n := range []struct{ what, name string }{{"subscription id", id}, {"client name", client}} {
@@ -81,6 +100,7 @@ func (b *Broker) newEndpoint(id, client, peer string, patterns []string) (endpoi
 		client:   client,
 		peer:     peer,
 		patterns: set,
+		access:   access,
 		created:  b.clock.Now(),
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),

@@ -23,6 +23,10 @@ var (
 	ErrQuota = errors.New("quota exceeded")
 	// ErrDraining: the broker is shutting down and takes nothing new.
 	ErrDraining = errors.New("broker is draining")
+	// ErrUnauthenticated: who asks has shown no credential, or none that is known. core asks for none; whoever lets callers in does.
+	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrNotAllowed: who asks is known and has no right to that.
+	ErrNotAllowed = errors.New("not allowed")
 	// ErrNotFound: no such subscription.
 	ErrNotFound = errors.New("not found")
 )

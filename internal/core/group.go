@@ -20,7 +20,7 @@ type group struct {
 	settings GroupSettings
 	created  time.Time
 
-	lanes      map[string]*lane // by their patterns
+	lanes      map[string]*lane // by their names
 	members    int
 	linger     time.Time            // when the group goes; zero while it has members
 	order      uint64               // place of the last message accepted
@@ -64,11 +64,13 @@ func (c *groupCounters) add(o *groupCounters) {
 	c.ineffective += o.ineffective
 }
 
-// lane is the members of a group that have the same patterns, and the messages for them. Guarded by the group's mu.
+// lane is the members of a group that have the same patterns and may receive the same topics, and the messages for them. Guarded by
+// the group's mu.
 type lane struct {
 	group    *group
 	patterns *PatternSet
-	name     string // the patterns, as a key
+	may      *Permission // which topics they may receive
+	name     string      // patterns and permission, as a key
 
 	members []*Member
 	linger  time.Time // when a lane without members goes; zero while it has some
@@ -103,15 +105,16 @@ func newGroup(b *Broker, name string, s GroupSettings) *group {
 	}
 }
 
-// laneFor returns the lane of these patterns, and whether it is new.
-func (g *group) laneFor(patterns *PatternSet) (l *lane, isNew bool) {
-	name := laneName(patterns)
+// laneFor returns the lane of these patterns and this permission, and whether it is new.
+func (g *group) laneFor(patterns *PatternSet, may *Permission) (l *lane, isNew bool) {
+	name := laneName(patterns, may)
 	if l := g.lanes[name]; l != nil {
 		return l, false
 	}
 	l = &lane{
 		group:    g,
 		patterns: patterns,
+		may:      may,
 		name:     name,
 		returned: parcelHeap{less: byOrder},
 		suspects: parcelHeap{less: byOrder},
@@ -124,20 +127,27 @@ func (g *group) laneFor(patterns *PatternSet) (l *lane, isNew bool) {
 	return l, true
 }
 
-// knows reports whether there is a lane of these patterns.
-func (g *group) knows(patterns *PatternSet) bool {
+// knows reports whether there is a lane of these patterns and this permission.
+func (g *group) knows(patterns *PatternSet, may *Permission) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.lanes[laneName(patterns)] != nil
+	return g.lanes[laneName(patterns, may)] != nil
 }
 
 // laneName is the same for members with the same patterns, in whatever order. No pattern holds a line feed.
-func laneName(patterns *PatternSet) string {
+func laneName(patterns *PatternSet, may *Permission) string {
 	list := slices.Clone(patterns.Strings())
 	slices.Sort(list)
 	list = slices.Compact(list)
-	return strings.Join(list, "\n")
+	name := strings.Join(list, "\n")
+	if may != nil {
+		name += "\n\n" + may.key
+	}
+	return name
 }
+
+// rights implements interest.
+func (l *lane) rights() *Permission { return l.may }
 
 // addTo implements interest: all lanes of one group are one receiver.
 func (l *lane) addTo(receivers []receiver) []receiver {

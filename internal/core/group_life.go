@@ -8,7 +8,7 @@ import (
 
 // joinLocked makes m a member.
 func (g *group) joinLocked(m *Member) (_ *lane, isNew bool) {
-	l, isNew := g.laneFor(m.patterns)
+	l, isNew := g.laneFor(m.patterns, m.access.Receive)
 	m.group, m.lane = g, l
 	l.members = append(l.members, m)
 	l.linger = time.Time{}
@@ -68,7 +68,7 @@ func (g *group) rehomeLocked(l *lane) {
 	taker := func(record []byte) *lane {
 		topic := string(g.encoding.Topic(record))
 		for _, t := range takers {
-			if t.patterns.Match(topic) {
+			if t.patterns.Match(topic) && t.may.Match(topic) {
 				return t
 			}
 		}

@@ -231,7 +231,7 @@ func (g *modelGroup) join() {
 	g.real = joined.group
 	m := &modelMember{real: joined, patterns: set}
 	g.members = append(g.members, m)
-	g.lanes[laneName(set)] = time.Time{}
+	g.lanes[laneName(set, nil)] = time.Time{}
 	g.linger = time.Time{}
 	for _, old := range g.members {
 		if old != m && o.ID != "" && old.real.ID() == o.ID {
@@ -594,8 +594,8 @@ func (g *modelGroup) ended(m *modelMember, clean bool) {
 	}
 	m.real.Close()
 	g.members = slices.DeleteFunc(g.members, func(o *modelMember) bool { return o == m })
-	name := laneName(m.patterns)
-	if !slices.ContainsFunc(g.members, func(o *modelMember) bool { return laneName(o.patterns) == name }) {
+	name := laneName(m.patterns, nil)
+	if !slices.ContainsFunc(g.members, func(o *modelMember) bool { return laneName(o.patterns, nil) == name }) {
 		g.lanes[name] = time.Now().Add(g.b.options.GroupLinger)
 	}
 	if len(g.members) == 0 {

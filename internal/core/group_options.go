@@ -55,6 +55,8 @@ type JoinOptions struct {
 	ID           string
 	Patterns     []string
 	Client, Peer string
+	// Access is on whose behalf. Only members that may receive the same share a queue.
+	Access Access
 	// MaxInFlight is how many deliveries may wait for this member's ack at once; 0: the broker's.
 	MaxInFlight int
 	// Settings are what the member asks of the group.

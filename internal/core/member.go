@@ -318,6 +318,10 @@ func (m *Member) Leave() {
 // Left ends the membership cleanly: what is in flight is given back and counts no attempt.
 func (m *Member) Left() { m.end(EndLeft) }
 
+// Revoke ends the membership since its owner has lost the right to it. What is in flight is given back and counts no attempt. It
+// does nothing when it has ended.
+func (m *Member) Revoke() { m.end(EndRevoked) }
+
 // finishLocked ends a member that has nothing in flight and is to get nothing more.
 func (m *Member) finishLocked() {
 	switch {
@@ -370,7 +374,7 @@ func (m *Member) endLocked(reason EndReason) {
 	}
 	m.unpark()
 	m.lane.leave(m)
-	clean := m.leaving || reason == EndLeft || reason == EndShuttingDown
+	clean := m.leaving || reason == EndLeft || reason == EndShuttingDown || reason == EndRevoked
 	m.eachLocked(1, m.sequence, func(p *parcel) {
 		crash := !clean && (m.writing == 0 || p.first < m.writing)
 		g.giveBackLocked(p, giveBack{charge: crash, crash: crash})

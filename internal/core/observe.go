@@ -130,7 +130,7 @@ func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
 	t.all = slices.Grow(t.all, len(consumers))
 	for _, c := range consumers {
 		e := c.point()
-		if q.ID != "" && e.id != q.ID || q.Topic != "" && !e.patterns.Match(q.Topic) {
+		if q.ID != "" && e.id != q.ID || q.Topic != "" && !(e.patterns.Match(q.Topic) && e.access.Receive.Match(q.Topic)) {
 			continue
 		}
 		st := c.stats(s)

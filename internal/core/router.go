@@ -66,6 +66,8 @@ func (rt *route) count(p *publication, done piece) {
 
 // interest is what the index finds: a *Subscription, or a *lane of a group.
 type interest interface {
+	// rights says which topics it may receive; nil: all.
+	rights() *Permission
 	// addTo adds the interest to the receivers of a topic.
 	addTo(receivers []receiver) []receiver
 }
@@ -137,8 +139,16 @@ func (r *router) lookup(sh *shard, topic []byte) *route {
 	r.mu.RUnlock()
 	clear(rt.receivers)
 	rt.receivers = rt.receivers[:0]
+	// Permissions are judged here, once a topic and not once a message. Many subscriptions have the same one.
+	var judged *Permission
+	allowed := true
 	for _, m := range sh.matched {
-		rt.receivers = m.addTo(rt.receivers)
+		if may := m.rights(); may != judged {
+			judged, allowed = may, may.Match(name)
+		}
+		if allowed {
+			rt.receivers = m.addTo(rt.receivers)
+		}
 	}
 	clear(sh.matched)
 	sh.remember(name, rt, ok)

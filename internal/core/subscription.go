@@ -48,6 +48,8 @@ type SubscribeOptions struct {
 	Patterns []string
 	// Client and Peer are labels for people: who subscribes and from where. Either may be empty.
 	Client, Peer string
+	// Access is on whose behalf.
+	Access Access
 	// Overflow is the policy of the queue.
 	Overflow OverflowPolicy
 	// Capacity is the number of queue slots; 0 or more than the broker's ConsumerCapacity: that.
@@ -263,6 +265,9 @@ func (s *Subscription) Close() { s.end(EndClosed) }
 
 // Leave ends the subscription at its subscriber's wish. It does nothing when it has ended already.
 func (s *Subscription) Leave() { s.end(EndLeft) }
+
+// Revoke ends the subscription since its owner has lost the right to it. It does nothing when it has ended already.
+func (s *Subscription) Revoke() { s.end(EndRevoked) }
 
 func (s *Subscription) end(reason EndReason) {
 	s.mu.Lock()
