@@ -56,6 +56,7 @@ func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.Ser
 	if err != nil {
 		return err
 	}
+	session := sessionOf(stream.Context())
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -74,6 +75,8 @@ func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.Ser
 			return stream.Context().Err()
 		case <-s.server.broker.Draining():
 			return core.ErrDraining
+		case <-session.ended():
+			return session.why()
 		}
 	}
 }

@@ -18,11 +18,15 @@ type methodCalls struct {
 	handled               [codes.Unauthenticated + 1]atomic.Uint64
 }
 
-func newCalls(services map[string]grpc.ServiceInfo) calls {
+func newCalls(services map[string]grpc.ServiceInfo, unary map[string]bool) calls {
 	c := make(calls)
 	for service, info := range services {
 		for _, m := range info.Methods {
-			c["/"+service+"/"+m.Name] = &methodCalls{service: service, method: m.Name, kind: callKind(m)}
+			name := "/" + service + "/" + m.Name
+			c[name] = &methodCalls{service: service, method: m.Name, kind: callKind(m)}
+			if unary[name] {
+				c[name].kind = "unary"
+			}
 		}
 	}
 	return c

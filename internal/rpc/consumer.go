@@ -25,17 +25,18 @@ type consumer interface {
 	Done() <-chan struct{}
 	Ending() core.Ending
 	Leave()
+	Revoke()
 	Close()
 }
 
 // join opens what an `open` asks for: a membership when it names a group, else a broadcast subscription.
-func join(b *core.Broker, open *tinybrokerv1.OpenSubscription, peer string) (consumer, error) {
+func join(b *core.Broker, open *tinybrokerv1.OpenSubscription, peer string, access core.Access) (consumer, error) {
 	if err := checkOpen(open); err != nil {
 		return nil, err
 	}
 	if open.GetConsumerGroup() == "" {
 		options := subscribeOptions(open)
-		options.Peer = peer
+		options.Peer, options.Access = peer, access
 		sub, err := b.Subscribe(options)
 		if err != nil {
 			return nil, err
@@ -46,7 +47,7 @@ func join(b *core.Broker, open *tinybrokerv1.OpenSubscription, peer string) (con
 	if err != nil {
 		return nil, err
 	}
-	options.Peer = peer
+	options.Peer, options.Access = peer, access
 	m, err := b.Join(options)
 	if err != nil {
 		return nil, err

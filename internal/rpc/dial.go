@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -24,6 +25,11 @@ type ClientOptions struct {
 	// Target is "host:port", "unix:///path", "unix:path", "/path" or "dns:///host:port"; without a port DefaultPort.
 	// Loopback addresses and sockets ignore the proxy variables of the environment.
 	Target string
+	// TLS is the client's side of TLS. Nil: plaintext.
+	TLS *tls.Config
+	// Token returns the bearer token to send with a call that is made now; it is asked again for each, so that a token can be
+	// exchanged. Nil: none is sent. Without TLS only a broker on this machine gets one.
+	Token func() (string, error)
 	// ConnectTimeout bounds how long Dial waits for the connection, and every attempt to get it back. 0: 5 s.
 	ConnectTimeout time.Duration
 	// Wait makes Dial try again until its context ends, instead of giving up at the first failure.
@@ -64,8 +70,11 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
+// ErrTokenInClear is that a token would go over a network without TLS, where anybody on the way could read it.
+var ErrTokenInClear = errors.New("a token is sent over TLS, to a unix socket or to a loopback address, and nowhere else")
+
 // Dial connects to a broker and returns once the connection stands. A failure is an *UnreachableError, except that the end
-// of ctx is returned as it is, and a target that cannot be parsed is an error of its own kind.
+// of ctx is returned as it is, ErrTokenInClear too, and a target that cannot be parsed is an error of its own kind.
 func Dial(ctx context.Context, o ClientOptions) (*Client, error) {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = defaultConnectTimeout
@@ -74,7 +83,10 @@ func Dial(ctx context.Context, o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server address: %w", err)
 	}
-	conn, err := grpc.NewClient(t.uri, append(dialOptions(t, o.ConnectTimeout), o.DialOptions...)...)
+	if o.Token != nil && o.TLS == nil && !t.local {
+		return nil, ErrTokenInClear
+	}
+	conn, err := grpc.NewClient(t.uri, append(dialOptions(t, &o), o.DialOptions...)...)
 	if err != nil {
 		return nil, fmt.Errorf("server address: %w", err)
 	}
@@ -86,15 +98,19 @@ func Dial(ctx context.Context, o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-func dialOptions(t target, connectTimeout time.Duration) []grpc.DialOption {
+func dialOptions(t target, o *ClientOptions) []grpc.DialOption {
+	transport := insecure.NewCredentials()
+	if o.TLS != nil {
+		transport = newExplainedTLS(o.TLS)
+	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(transport),
 		grpc.WithReadBufferSize(bufferSize),
 		grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithInitialWindowSize(windowSize),
 		grpc.WithInitialConnWindowSize(windowSize),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout, PermitWithoutStream: true}),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnectBackoff, MinConnectTimeout: connectTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnectBackoff, MinConnectTimeout: o.ConnectTimeout}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(
@@ -102,6 +118,9 @@ func dialOptions(t target, connectTimeout time.Duration) []grpc.DialOption {
 			// What the broker accepted from a publisher, its readers must be able to take.
 			grpc.MaxCallRecvMsgSize(math.MaxInt32),
 		),
+	}
+	if o.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(bearer{token: o.Token, secure: o.TLS != nil}))
 	}
 	switch {
 	case t.local && t.host != "":

@@ -6,6 +6,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// The causes that lie in the client's certificate. A broker that does not take it says so in the handshake.
+const (
+	CauseNoCertificate  = "TLS: the broker wants a client certificate"
+	CauseBadCertificate = "TLS: the broker does not take the client certificate"
+)
+
 // causes says in short words what gRPC's texts about connections mean. gRPC hands the reasons on as text only. The first
 // entry whose mark is in the text applies.
 var causes = []struct{ mark, cause string }{
@@ -19,6 +25,10 @@ var causes = []struct{ mark, cause string }{
 	{"i/o timeout", "timed out"},
 	{"deadline exceeded", "timed out"},
 	{"use of closed network connection", "timed out"}, // closed at this end, since nothing came
+	{"remote error: tls: certificate required", CauseNoCertificate},
+	{"remote error: tls: bad certificate", CauseBadCertificate},
+	{"remote error: tls: unknown certificate authority", CauseBadCertificate},
+	{"remote error: tls: expired certificate", CauseBadCertificate},
 	{"looked like an HTTP/1.1 header", "not a gRPC server: it answers in HTTP/1"},
 	{"first record does not look like a TLS handshake", "TLS mismatch: the server does not speak TLS"},
 	{"reading server preface", "TLS mismatch: the server does not speak plaintext HTTP/2; it may expect TLS"},

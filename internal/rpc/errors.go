@@ -37,6 +37,8 @@ var errorTable = []struct {
 	{core.ErrMemory, codes.ResourceExhausted, "BROKER_MEMORY"},
 	{core.ErrQuota, codes.ResourceExhausted, "QUOTA"},
 	{core.ErrDraining, codes.Unavailable, "DRAINING"},
+	{core.ErrUnauthenticated, codes.Unauthenticated, "UNAUTHENTICATED"},
+	{core.ErrNotAllowed, codes.PermissionDenied, "PERMISSION_DENIED"},
 	{core.ErrNotFound, codes.NotFound, "NOT_FOUND"},
 }
 

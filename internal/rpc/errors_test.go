@@ -32,6 +32,8 @@ var wireCodes = map[error]struct {
 	core.ErrMemory:          {codes.ResourceExhausted, "BROKER_MEMORY", true},
 	core.ErrQuota:           {codes.ResourceExhausted, "QUOTA", true},
 	core.ErrDraining:        {codes.Unavailable, "DRAINING", true},
+	core.ErrUnauthenticated: {codes.Unauthenticated, "UNAUTHENTICATED", false},
+	core.ErrNotAllowed:      {codes.PermissionDenied, "PERMISSION_DENIED", false},
 	core.ErrNotFound:        {codes.NotFound, "NOT_FOUND", false},
 }
 

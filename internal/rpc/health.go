@@ -46,9 +46,12 @@ func (h *healthService) Watch(request *healthgrpc.HealthCheckRequest, stream grp
 	if err := stream.Send(&healthgrpc.HealthCheckResponse{Status: state}); err != nil {
 		return err
 	}
+	session := sessionOf(stream.Context())
 	select {
 	case <-stream.Context().Done():
 		return stream.Context().Err()
+	case <-session.ended():
+		return session.why()
 	case <-h.broker.Draining():
 	}
 	if state == healthgrpc.HealthCheckResponse_SERVING {

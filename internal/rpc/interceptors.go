@@ -15,38 +15,48 @@ import (
 
 const reflectionPrefix = "/grpc.reflection."
 
-// gRPC does not recover the panics of handlers: one odd request would end the broker. The guards turn them into a status
-// and a log line with the stack.
-
-func (s *Server) guardUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	defer s.calls.start(info.FullMethod)(&err)
-	defer s.recover(info.FullMethod, &err)
-	call := inCallOf(ctx)
-	call.given()
-	defer call.end()
-	resp, err = handler(ctx, req)
-	return resp, s.toStatus(info.FullMethod, err)
-}
-
+// guardStream is where every call comes by, see requestsLate for those that are no streams. It asks who may call, and recovers the
+// panics of handlers, which gRPC does not: one odd request would end the broker. They become a status and a log line with the stack.
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer s.calls.start(info.FullMethod)(&err)
 	defer s.recover(info.FullMethod, &err)
-	observed := &observedStream{stream, inCallOf(stream.Context())}
+	observed := &observedStream{stream, inCallOf(stream.Context()), stream.Context()}
 	defer observed.in.end()
+	session, err := s.access.admit(observed.ctx, info.FullMethod)
+	if err != nil {
+		s.logRefusal(observed.ctx, info.FullMethod, err)
+		return toStatus(err)
+	}
+	if session != nil {
+		defer s.access.dismiss(session)
+		observed.ctx = context.WithValue(observed.ctx, sessionKey{}, session)
+	}
 	call := func() error { return handler(srv, observed) }
 	if strings.HasPrefix(info.FullMethod, reflectionPrefix) {
-		err = s.untilDraining(observed.in, call)
+		err = s.untilEnded(observed.in, session, call)
 	} else {
 		err = call()
 	}
 	return s.toStatus(info.FullMethod, err)
 }
 
-// observedStream tells when a request has been dealt with: at the latest when the next one is asked for.
+// logRefusal tells the operator who knocks at the door.
+func (s *Server) logRefusal(ctx context.Context, method string, err error) {
+	if s.lines.refusals.allow(s.log) {
+		s.log.Warn("call refused", "method", method, "peer", peerOf(ctx), "why", err.Error())
+	}
+}
+
+// observedStream is the stream of a call that was let in: its context leads to the session. It tells when a request has been dealt with: at
+// the latest when the next one is asked for.
 type observedStream struct {
 	grpc.ServerStream
-	in *inCall
+	in  *inCall
+	ctx context.Context
 }
+
+// Context implements grpc.ServerStream.
+func (s *observedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *observedStream) RecvMsg(m any) error {
@@ -58,9 +68,9 @@ func (s *observedStream) RecvMsg(m any) error {
 	return err
 }
 
-// untilDraining runs a handler that is not ours and would keep its stream open for as long as the client does. The
+// untilEnded runs a handler that is not ours and would keep its stream open for as long as the client does. The
 // return of the call ends the stream, and with it the handler.
-func (s *Server) untilDraining(in *inCall, call func() error) error {
+func (s *Server) untilEnded(in *inCall, session *session, call func() error) error {
 	ended := make(chan error, 1)
 	s.loops.Go(func() { ended <- s.guarded(call) })
 	select {
@@ -70,6 +80,8 @@ func (s *Server) untilDraining(in *inCall, call func() error) error {
 		return errInbound
 	case <-s.broker.Draining():
 		return core.ErrDraining
+	case <-session.ended():
+		return session.why()
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // logEnding writes the one line of a subscription, at its end.
-func (s *Server) logEnding(sub consumer) {
+func (s *Server) logEnding(sub consumer, identity string) {
 	ending := sub.Ending()
 	level, limit := slog.LevelInfo, &s.lines.endings
 	if ending.Reason == core.EndEvicted || ending.Reason == core.EndStalled {
@@ -24,7 +24,7 @@ func (s *Server) logEnding(sub consumer) {
 		group = m.Group()
 	}
 	s.log.Log(context.Background(), level, "subscription ended", "reason", ending.Reason.String(), "why", ending.Text,
-		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "group", group, "patterns", shownPatterns(sub.Patterns()),
+		"subscription", sub.ID(), "client", sub.Client(), "peer", sub.Peer(), "identity", identity, "group", group, "patterns", shownPatterns(sub.Patterns()),
 		"capacity", slots, "queued", ending.Queued, "queued_bytes", ending.QueuedBytes, "lost", ending.Lost,
 		"lived", ending.Lived.Round(time.Millisecond).String())
 }

@@ -51,7 +51,7 @@ func (l *lineLimit) next(log *slog.Logger) {
 }
 
 // lineLimits are those of a server.
-type lineLimits struct{ evictions, endings, connections, unread lineLimit }
+type lineLimits struct{ evictions, endings, connections, unread, refusals lineLimit }
 
 func newLineLimits() *lineLimits {
 	return &lineLimits{
@@ -59,5 +59,6 @@ func newLineLimits() *lineLimits {
 		endings:     lineLimit{level: slog.LevelInfo, more: "more subscriptions ended than are logged"},
 		connections: lineLimit{level: slog.LevelInfo, more: "more connections were closed than are logged"},
 		unread:      lineLimit{level: slog.LevelWarn, more: "more connections were closed for not being read than are logged"},
+		refusals:    lineLimit{level: slog.LevelWarn, more: "more calls were refused than are logged"},
 	}
 }

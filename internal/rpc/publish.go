@@ -29,16 +29,12 @@ var brokerServiceDesc = func() grpc.ServiceDesc {
 	return d
 }()
 
-func handlePublish(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func handlePublish(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	request := new(rawFrame)
 	if err := decode(request); err != nil {
 		return nil, err
 	}
-	handler := func(ctx context.Context, request any) (any, error) {
-		return srv.(*brokerService).publish(ctx, request.(*rawFrame).data)
-	}
-	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: tinybrokerv1.BrokerService_Publish_FullMethodName}
-	return interceptor(ctx, request, info, handler)
+	return srv.(*brokerService).publish(ctx, request.data)
 }
 
 // publish is Publish for an encoded PublishRequest.
@@ -51,6 +47,10 @@ func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybroke
 	}
 	record, topic, maxWait, err := publishRecord(request, broker.Options().MaxMessageSize)
 	if err != nil {
+		broker.CountRefused(1)
+		return nil, err
+	}
+	if err := checkPublish(sessionOf(ctx).publishing(), topic); err != nil {
 		broker.CountRefused(1)
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"io"
 	"runtime"
@@ -19,7 +20,10 @@ import (
 // the handler end a stream whose publisher is silent while the broker drains.
 func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybrokerv1.PublishStreamRequest, tinybrokerv1.PublishStreamResponse]) error {
 	connOf(stream.Context()).use()
-	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream}
+	session := sessionOf(stream.Context())
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream, ctx: ctx, session: session}
 	ended := make(chan error, 1)
 	s.server.loops.Go(func() { ended <- s.server.guarded(p.run) })
 	select {
@@ -30,6 +34,10 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 	case <-s.server.broker.Draining():
 		p.stop()
 		return core.ErrDraining
+	case <-session.ended():
+		cancel() // it may be waiting for room
+		p.stop()
+		return session.why()
 	}
 }
 
@@ -38,6 +46,9 @@ type publishStream struct {
 	server *Server
 	broker *core.Broker
 	stream grpc.ServerStream
+	// ctx is the stream's and ends with the right to publish, too.
+	ctx     context.Context
+	session *session
 
 	mu      sync.Mutex // held from a frame's publication until its receipt is sent
 	stopped bool
@@ -89,7 +100,11 @@ func (p *publishStream) publish(frame []byte) error {
 	if err := p.scan.scan(frame, p.broker.Options().MaxMessageSize); err != nil {
 		return err
 	}
+	may := p.session.publishing()
 	for _, r := range p.scan.runs {
+		if r.err == nil {
+			r.err = checkPublish(may, r.topic)
+		}
 		p.runs = append(p.runs, core.Run{Topic: r.topic, Start: r.start, End: r.end, Count: r.count, Keyed: r.keyed, Err: r.err})
 	}
 	p.mu.Lock()
@@ -98,7 +113,7 @@ func (p *publishStream) publish(frame []byte) error {
 		return core.ErrDraining
 	}
 	inCallOf(p.stream.Context()).settle() // the broker accounts for it from here on
-	err := p.broker.Publish(p.stream.Context(), &core.Batch{Data: frame, Runs: p.runs, MaxWait: p.scan.maxWait})
+	err := p.broker.Publish(p.ctx, &core.Batch{Data: frame, Runs: p.runs, MaxWait: p.scan.maxWait})
 	// Receivers have just been woken. They go first: a receipt written now would be on a processor that they wait for.
 	runtime.Gosched()
 	whole, sendErr := p.confirm()

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,11 +14,13 @@ import (
 
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"codeberg.org/tinybroker/tinybroker/internal/auth"
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
@@ -68,6 +72,11 @@ type ServerOptions struct {
 	// MaxConnections bounds the connections of each listener; more wait to be accepted.
 	MaxConnections int
 
+	// TLS is the server's side of TLS. Nil: plaintext.
+	TLS *tls.Config
+	// Identities are those who may call, and what they may do. Nil: everybody may do everything.
+	Identities *auth.Identities
+
 	times serverTimes // zero: the defaults
 }
 
@@ -84,6 +93,7 @@ type Server struct {
 	grpc        *grpc.Server
 	connections *connections
 	inbound     *inbound
+	access      *access
 	loops       sync.WaitGroup // goroutines started by handlers, which they do not wait for
 	sampling    sync.Once
 
@@ -100,6 +110,7 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 		connections: newConnections(),
 		inbound:     newInbound(broker.Options(), o.MaxConnections),
 		lines:       newLineLimits(),
+		access:      newAccess(o.Identities),
 	}
 	s.connections.onClose = s.logConnection
 	if s.options.times == (serverTimes{}) {
@@ -109,22 +120,36 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.grpc = grpc.NewServer(s.transportOptions()...)
-	s.grpc.RegisterService(&adminServiceDesc, &adminService{server: s})
-	s.grpc.RegisterService(&brokerServiceDesc, &brokerService{server: s})
 	health := &healthService{broker: broker, services: map[string]bool{"": true}}
-	healthgrpc.RegisterHealthServer(s.grpc, health)
+	unary := map[string]bool{} // by full name
+	for d, implementation := range map[*grpc.ServiceDesc]any{
+		&adminServiceDesc:              &adminService{server: s},
+		&brokerServiceDesc:             &brokerService{server: s},
+		&healthgrpc.Health_ServiceDesc: health,
+	} {
+		s.grpc.RegisterService(requestsLate(d, unary), implementation)
+	}
 	for name := range s.grpc.GetServiceInfo() {
 		health.services[name] = true
 	}
 	if o.Reflection {
 		reflection.Register(s.grpc)
 	}
-	s.calls = newCalls(s.grpc.GetServiceInfo())
+	s.calls = newCalls(s.grpc.GetServiceInfo(), unary)
 	return s
 }
 
 // Connections returns how many clients are connected: those that have completed the handshake.
 func (s *Server) Connections() int { return s.connections.count() }
+
+// UseIdentities exchanges those who may call. It must not be called when there were none at the start. Open streams that would not be
+// let in any more end, and so do those that receive what their identity may no longer receive, or may now receive more than.
+// The others are not disturbed.
+func (s *Server) UseIdentities(ids *auth.Identities) { s.access.use(ids) }
+
+// UseClientCAs tells that the TLS configuration has others who may have issued a client's certificate; nil: nobody may. Calls that
+// count on a certificate of somebody else are refused from now on, also on connections that stand, and open streams end.
+func (s *Server) UseClientCAs(pool *x509.CertPool) { s.access.useClientCAs(pool) }
 
 // frameLimit is how large a gRPC message may be, decompressed: twice the message size leaves room for its encoding.
 func (s *Server) frameLimit() int {
@@ -137,9 +162,13 @@ func (s *Server) receiveLimit() int { return min(4*s.frameLimit(), math.MaxInt32
 
 func (s *Server) transportOptions() []grpc.ServerOption {
 	t := s.options.times
+	transport := insecure.NewCredentials()
+	if s.options.TLS != nil {
+		transport = credentials.NewTLS(s.options.TLS)
+	}
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newRawCodec()),
-		grpc.Creds(s.inbound.credentials(insecure.NewCredentials())),
+		grpc.Creds(s.inbound.credentials(transport)),
 		grpc.InTapHandle(s.inbound.tap),
 		grpc.ReadBufferSize(bufferSize),
 		grpc.WriteBufferSize(bufferSize),
@@ -152,8 +181,8 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: t.ping, Timeout: t.pongTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: t.minPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(s.guardUnary),
 		grpc.StreamInterceptor(s.guardStream),
+		grpc.UnaryInterceptor(refuseUnary),
 	}
 }
 

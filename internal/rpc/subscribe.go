@@ -49,9 +49,11 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 	s.server.loops.Go(func() {
 		sent <- s.server.guarded(sender.run)
 		<-returned // only now is it settled how the subscription has ended, and what was lost with it
-		s.server.logEnding(sub)
+		s.server.logEnding(sub, sessionOf(stream.Context()).name())
 	})
 	refused := inCallOf(stream.Context()).refusal()
+	session := sessionOf(stream.Context())
+	revoked := session.ended()
 	heard := make(chan error, 1)
 	s.server.loops.Go(func() { heard <- s.server.guarded(func() error { return listen(stream, sub) }) })
 	for {
@@ -68,6 +70,9 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 				return err
 			}
 			return closed(stream, sub, sender)
+		case <-revoked:
+			revoked = nil
+			sub.Revoke()
 		case <-sub.Done():
 			if err := s.awaitLastFrame(stream.Context(), sent); err != nil {
 				return err
@@ -109,7 +114,11 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
 		return nil, err
 	}
-	sub, err := join(s.server.broker, open, peerOf(stream.Context()))
+	access, err := sessionOf(stream.Context()).receiving(open.GetConsumerGroup())
+	if err != nil {
+		return nil, err
+	}
+	sub, err := join(s.server.broker, open, peerOf(stream.Context()), access)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +132,7 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 
 // firstRequest waits for the first request, which may never come, or until the broker drains.
 func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.SubscribeRequest, error) {
+	session := sessionOf(stream.Context())
 	request := new(tinybrokerv1.SubscribeRequest)
 	received := make(chan error, 1)
 	s.server.loops.Go(func() {
@@ -135,6 +145,8 @@ func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.Subs
 		return nil, errInbound
 	case <-s.server.broker.Draining():
 		return nil, core.ErrDraining
+	case <-session.ended():
+		return nil, session.why()
 	}
 }
 
@@ -195,8 +207,11 @@ func closed(stream subscribeStream, sub consumer, sender *sender) error {
 		closeReasonTrailer, closeReason(ending.Reason).String(),
 		closeLostTrailer, strconv.FormatUint(ending.Lost+uint64(underWay), 10),
 	))
-	if ending.Reason == core.EndShuttingDown {
+	switch ending.Reason {
+	case core.EndShuttingDown:
 		return core.ErrDraining
+	case core.EndRevoked:
+		return sessionOf(stream.Context()).why()
 	}
 	return nil
 }

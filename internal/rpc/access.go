@@ -1,0 +1,280 @@
+package rpc
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"codeberg.org/tinybroker/tinybroker/internal/auth"
+	"codeberg.org/tinybroker/tinybroker/internal/core"
+)
+
+// access decides who may call, and takes care that a decision which is changed holds for the streams that are open, too. It is safe for
+// concurrent use.
+type access struct {
+	identities atomic.Pointer[auth.Identities] // nil: everybody may do everything, and that will not change
+
+	mu        sync.Mutex
+	clientCAs *x509.CertPool // once exchanged: those who may have issued a client's certificate
+	exchanged bool
+	sessions  map[*session]struct{} // of the calls under way
+}
+
+func newAccess(ids *auth.Identities) *access {
+	a := &access{sessions: make(map[*session]struct{})}
+	a.identities.Store(ids)
+	return a
+}
+
+// admit returns the session of a call, or why there is none. A nil session may do everything. It must be dismissed.
+func (a *access) admit(ctx context.Context, method string) (*session, error) {
+	r := rules[method]
+	if r == nobody {
+		return nil, errNoRule
+	}
+	if r == anyone || a.identities.Load() == nil {
+		return nil, nil
+	}
+	s := &session{access: a, rule: r, revoked: make(chan struct{})}
+	if err := s.show(ctx); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := s.judgeLocked(); err != nil {
+		return nil, err
+	}
+	a.sessions[s] = struct{}{}
+	if s.leaf != nil {
+		s.expiry = time.AfterFunc(time.Until(s.leaf.NotAfter), func() { a.review(s) })
+	}
+	return s, nil
+}
+
+// dismiss forgets a session whose call is over.
+func (a *access) dismiss(s *session) {
+	if s == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.sessions, s)
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+}
+
+// use exchanges the identities.
+func (a *access) use(ids *auth.Identities) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.identities.Store(ids)
+	a.reviewLocked()
+}
+
+// useClientCAs exchanges those who may have issued a client's certificate.
+func (a *access) useClientCAs(pool *x509.CertPool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.clientCAs, a.exchanged = pool, true
+	a.reviewLocked()
+}
+
+// reviewLocked judges every call under way anew.
+func (a *access) reviewLocked() {
+	for s := range a.sessions {
+		s.reviewLocked()
+	}
+}
+
+func (a *access) review(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, open := a.sessions[s]; open {
+		s.reviewLocked()
+	}
+}
+
+// session is a call that was let in. Its methods work on a nil one, which may do everything.
+type session struct {
+	access     *access
+	rule       rule
+	credential auth.Credential
+	chain      []*x509.Certificate // of the client, if its credential is that
+	leaf       *x509.Certificate   // chain[0]
+	expiry     *time.Timer
+
+	revoked  chan struct{}                 // closed when the call is to end
+	identity atomic.Pointer[auth.Identity] // whose call it is; exchanged under access.mu
+
+	// Guarded by access.mu.
+	group string // that it has joined, or is about to
+	err   error  // why it is revoked
+}
+
+// show takes note of the credential that a call came with. A token that is sent counts alone, whatever certificate there is.
+func (s *session) show(ctx context.Context) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	switch sent := md.Get("authorization"); len(sent) {
+	case 0:
+	case 1:
+		scheme, token, _ := strings.Cut(sent[0], " ")
+		if !strings.EqualFold(scheme, "bearer") || auth.CheckToken(token) != nil {
+			return fmt.Errorf("%w: the authorization header is not: Bearer TOKEN", core.ErrUnauthenticated)
+		}
+		s.credential = auth.TokenCredential(token)
+		return nil
+	default:
+		return fmt.Errorf("%w: %d authorization headers", core.ErrUnauthenticated, len(sent))
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			s.chain = info.State.PeerCertificates
+			s.leaf = s.chain[0]
+			s.credential = auth.CertificateCredential(s.leaf)
+		}
+	}
+	return nil
+}
+
+// judgeLocked finds out whose call it is and whether that one may make it.
+func (s *session) judgeLocked() error {
+	if err := s.verifyLocked(); err != nil {
+		return fmt.Errorf("%w: %w", core.ErrUnauthenticated, err)
+	}
+	id, err := s.access.identities.Load().Find(s.credential)
+	if err != nil {
+		return fmt.Errorf("%w: %w", core.ErrUnauthenticated, err)
+	}
+	s.identity.Store(id)
+	return s.rule.judge(id)
+}
+
+// verifyLocked looks whether a certificate that was good at the handshake still is.
+func (s *session) verifyLocked() error {
+	if s.leaf == nil {
+		return nil
+	}
+	if !time.Now().Before(s.leaf.NotAfter) {
+		return errCertificateExpired
+	}
+	if !s.access.exchanged {
+		return nil
+	}
+	if s.access.clientCAs == nil {
+		return errCertificateIssuer
+	}
+	between := x509.NewCertPool()
+	for _, c := range s.chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := s.leaf.Verify(x509.VerifyOptions{
+		Roots: s.access.clientCAs, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return errCertificateIssuer
+	}
+	return nil
+}
+
+var (
+	errCertificateExpired = errors.New("the client certificate has expired")
+	errCertificateIssuer  = errors.New("the client certificate's issuer is not trusted any more")
+	errChanged            = fmt.Errorf("%w: the permissions have changed", core.ErrNotAllowed)
+)
+
+// reviewLocked revokes the session if it would not be let in any more, or if what it receives may not be what it may receive
+// now. Publishers are judged message by message, so what has changed for them holds at once.
+func (s *session) reviewLocked() {
+	before := s.identity.Load()
+	err := s.judgeLocked()
+	if err == nil && s.rule == subscribers {
+		now := s.identity.Load()
+		if now.Name != before.Name || !now.Subscribe.Same(before.Subscribe) || s.group != "" && !now.Group.Match(s.group) {
+			err = errChanged
+		}
+	}
+	if err != nil && s.err == nil {
+		s.err = err
+		close(s.revoked)
+	}
+}
+
+// ended returns a channel that is closed when the call is to end; nil, from which nothing comes, for a nil session.
+func (s *session) ended() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.revoked
+}
+
+// why is the reason for ended; nil while there is none.
+func (s *session) why() error {
+	if s == nil {
+		return nil
+	}
+	s.access.mu.Lock()
+	defer s.access.mu.Unlock()
+	return s.err
+}
+
+// name is that of the identity; empty: everybody's.
+func (s *session) name() string {
+	if s == nil {
+		return ""
+	}
+	return s.identity.Load().Name
+}
+
+// publishing says where the call may publish to now.
+func (s *session) publishing() *core.Permission {
+	if s == nil {
+		return nil
+	}
+	return s.identity.Load().Publish
+}
+
+// receiving returns on whose behalf the call subscribes, as a member of a group unless that is empty.
+func (s *session) receiving(group string) (core.Access, error) {
+	if s == nil {
+		return core.Access{}, nil
+	}
+	s.access.mu.Lock()
+	defer s.access.mu.Unlock()
+	// From here on a review knows the group, too.
+	s.group = group
+	if s.err != nil {
+		return core.Access{}, s.err
+	}
+	id := s.identity.Load()
+	if group != "" && !id.Group.Match(group) {
+		return core.Access{}, fmt.Errorf("%w: to join group %s", core.ErrNotAllowed, boundText(group))
+	}
+	return core.Access{Identity: id.Name, Receive: id.Subscribe}, nil
+}
+
+// checkPublish returns why a message on topic is refused; nil: it is not.
+func checkPublish(may *core.Permission, topic []byte) error {
+	if may.Allows(topic) {
+		return nil
+	}
+	return fmt.Errorf("%w: to publish to %s", core.ErrNotAllowed, boundText(string(topic)))
+}
+
+// sessionKey is the key of a call's session in its context.
+type sessionKey struct{}
+
+// sessionOf returns the session of a call; nil: it may do everything.
+func sessionOf(ctx context.Context) *session {
+	s, _ := ctx.Value(sessionKey{}).(*session)
+	return s
+}

@@ -1,0 +1,52 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// explainedTLS is TLS that tells why the broker does not take the client's certificate. With TLS 1.3 the handshake is over for the client
+// before the broker has looked at it. The first write then fails, or the first read says why; what gRPC tells depends on which is first.
+type explainedTLS struct {
+	credentials.TransportCredentials
+}
+
+func newExplainedTLS(config *tls.Config) credentials.TransportCredentials {
+	return explainedTLS{credentials.NewTLS(config)}
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (c explainedTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return explainedConn{conn}, info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c explainedTLS) Clone() credentials.TransportCredentials {
+	return explainedTLS{c.TransportCredentials.Clone()}
+}
+
+type explainedConn struct{ net.Conn }
+
+// Write implements net.Conn. When it fails, and the broker has said why before it hung up, that is the error.
+func (c explainedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil {
+		return n, nil
+	}
+	// Nothing is lost by reading: the connection is of no use any more.
+	if c.SetReadDeadline(time.Now().Add(100*time.Millisecond)) == nil {
+		if _, why := c.Read(make([]byte, 1)); why != nil && strings.Contains(why.Error(), "remote error: tls: ") {
+			return n, why
+		}
+	}
+	return n, err
+}
