@@ -29,6 +29,7 @@ type clientOptions struct {
 	quiet            bool
 	verbose          bool
 	color            string
+	security         clientSecurity
 }
 
 func newClientOptions() *clientOptions {
@@ -38,6 +39,7 @@ func newClientOptions() *clientOptions {
 func (o *clientOptions) addFlags(to *pflag.FlagSet) {
 	fs := pflag.NewFlagSet(sectionClient, pflag.ContinueOnError)
 	fs.StringVarP(&o.server, "server", "s", o.server, "broker's `address`: host:port, unix:///path or dns:///name:port")
+	o.security.addFlags(fs)
 	fs.Var(span(&o.connectTimeout, time.Millisecond, longest), "connect-timeout", "how long to try to reach the broker at the start")
 	fs.Var(span(&o.reconnectTimeout, 0, longest), "reconnect-timeout", "how long to try to get a lost connection back; 0: for ever")
 	addBool(fs, &o.noReconnect, "no-reconnect", "", "a lost connection is an error at once")
@@ -56,7 +58,7 @@ func (o *clientOptions) notices(s *streams) *notices {
 
 // dial reaches the broker or says why not. What happens to the connection later is told to n, and to l.
 func (o *clientOptions) dial(ctx context.Context, n *notices, l *link) (*rpc.Client, error) {
-	c, err := rpc.Dial(ctx, rpc.ClientOptions{
+	options := rpc.ClientOptions{
 		Target:           o.server,
 		ConnectTimeout:   o.connectTimeout,
 		Wait:             o.wait,
@@ -66,7 +68,11 @@ func (o *clientOptions) dial(ctx context.Context, n *notices, l *link) (*rpc.Cli
 			l.up.Store(!e.Lost)
 			tellConnection(n, e)
 		},
-	})
+	}
+	if err := o.security.apply(&options); err != nil {
+		return nil, err
+	}
+	c, err := rpc.Dial(ctx, options)
 	if err != nil {
 		return nil, o.dialError(ctx, err)
 	}
@@ -90,13 +96,19 @@ func (o *clientOptions) dialError(ctx context.Context, err error) error {
 	var u *rpc.UnreachableError
 	switch {
 	case errors.As(err, &u):
+	case tokenError(err) != nil:
+		return tokenError(err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:
 		return failf(exitUsage, "%w", err) // the address cannot be parsed
 	}
-	text := fmt.Sprintf("cannot reach broker at %s: %s", o.server, u.Err)
-	if cause := u.Err.Error(); rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "no such socket") {
+	cause := u.Err.Error()
+	text := fmt.Sprintf("cannot reach broker at %s: %s%s", o.server, cause, o.security.tlsAdvice(cause))
+	if isRefusedCertificate(cause) {
+		return failf(exitAuth, "%s", text)
+	}
+	if rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "no such socket") {
 		text += ". Start one with: " + o.serveCommand()
 	} else if !rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "timed out") {
 		// The usual reason on another machine, and one that nobody sees there.

@@ -87,11 +87,11 @@ func flagOnlyNames(root *cobra.Command) []string {
 func documented(root *cobra.Command) []*cobra.Command {
 	root.InitDefaultCompletionCmd()
 	list := []*cobra.Command{root}
-	for _, c := range root.Commands() {
-		if !c.Hidden && c.Name() != "help" {
+	walk(root, func(c *cobra.Command) {
+		if c.HasParent() && !c.Hidden && c.Name() != "help" && c.Parent().Name() != "completion" {
 			list = append(list, c)
 		}
-	}
+	})
 	return list
 }
 

@@ -67,10 +67,13 @@ var examples = map[string]example{
 	"tinybroker status":                         {has: "SERVING"},
 	"tinybroker status -o json":                 {has: `"health":"SERVING"`},
 	"tinybroker status -q --connect-timeout 1s": {},
-	"tinybroker version":                        {has: "tinybroker "},
-	"tinybroker version -o json":                {has: `"version":"`},
-	"tinybroker help pub":                       {has: "Publish PAYLOAD as one message"},
-	"tinybroker help exit-codes":                {has: "  124  --for or --idle"},
+	"tinybroker token new":                      {has: "token_hash: [sha256:"},
+	"tinybroker token new --name billing --out billing.token >> auth.yaml": {},
+
+	"tinybroker version":         {has: "tinybroker "},
+	"tinybroker version -o json": {has: `"version":"`},
+	"tinybroker help pub":        {has: "Publish PAYLOAD as one message"},
+	"tinybroker help exit-codes": {has: "  124  --for or --idle"},
 }
 
 // Every example of the help runs, and does what it says.

@@ -19,16 +19,20 @@ const module = "codeberg.org/tinybroker/tinybroker"
 var arrows = map[string][]string{
 	"proto/tinybroker/v1": nil,
 	"internal/core":       nil,
-	"internal/rpc":        {"internal/core", "proto/tinybroker/v1"},
+	"internal/auth":       {"internal/core"},
+	"internal/rpc":        {"internal/auth", "internal/core", "proto/tinybroker/v1"},
 	"internal/metrics":    {"internal/core"},
 	"internal/tui":        {"internal/core", "internal/tui/background"},
 	"internal/bench":      {"internal/core", "internal/rpc"},
-	"cmd/tinybroker":      {"internal/bench", "internal/core", "internal/metrics", "internal/rpc", "internal/tui"},
+	"cmd/tinybroker":      {"internal/auth", "internal/bench", "internal/core", "internal/metrics", "internal/rpc", "internal/tui"},
 	// A module of its own, so that what only a comparison needs stays out of the product's.
 	"internal/bench/peers": {"internal/bench", "internal/core", "internal/rpc", "proto/tinybroker/v1"},
 
 	"internal/tui/background": nil,
 	"internal/protodoc":       nil,
+
+	// For tests alone.
+	"internal/auth/certtest": nil,
 
 	// What clients of others look like.
 	"docs/examples/go/publish":   {"proto/tinybroker/v1"},
@@ -145,7 +149,7 @@ func TestOneFileKnowsViper(t *testing.T) {
 
 // os.Exit skips what is deferred; it is for the place where the program ends.
 func TestNobodyExits(t *testing.T) {
-	for _, dir := range []string{"internal/bench", "internal/core", "internal/metrics", "internal/rpc", "internal/tui"} {
+	for _, dir := range []string{"internal/auth", "internal/bench", "internal/core", "internal/metrics", "internal/rpc", "internal/tui"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +182,7 @@ func TestTopLevel(t *testing.T) {
 			t.Errorf("%s does not belong at the top level", name)
 		}
 	}
-	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"bench", "core", "licenses", "metrics", "protodoc", "rpc", "tui"}} {
+	for dir, names := range map[string][]string{"cmd": {"tinybroker"}, "internal": {"auth", "bench", "core", "licenses", "metrics", "protodoc", "rpc", "tui"}} {
 		entries, err := os.ReadDir(filepath.Join("..", "..", dir))
 		if err != nil {
 			t.Fatal(err)

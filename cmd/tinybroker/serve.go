@@ -21,6 +21,7 @@ import (
 type serveOptions struct {
 	broker          core.Options
 	server          rpc.ServerOptions
+	files           securityFiles
 	listen          []string
 	socketMode      fs.FileMode
 	metricsListen   string
@@ -60,7 +61,8 @@ func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Var(modeValue{&o.socketMode}, "socket-mode", "who may use a unix socket that is listened on, as the `mode` of its file: 0660 lets the group in")
 	fs.StringVar(&o.metricsListen, "metrics-listen", o.metricsListen, "`address` for /metrics, /healthz and /readyz over HTTP, host:port or unix:///path, or off")
 	addBool(fs, &o.pprof, "pprof", "", "serve profiles under /debug/pprof/ on the metrics address")
-	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without TLS and authentication")
+	o.files.addFlags(fs)
+	addBool(fs, &o.insecure, "insecure", "", "allow a listen address that other machines reach, without both TLS and authentication")
 	addWhole(fs, &b.ConsumerCapacity, "consumer-capacity", "queue slots of a subscription, in messages")
 	addSize(fs, &b.ConsumerCapacityBytes, "consumer-capacity-bytes", "size of the same queue, in bytes")
 	addWhole(fs, &b.GroupCapacity, "group-capacity", "messages that wait in a consumer group; those in flight are not counted")
@@ -98,8 +100,9 @@ func (o *serveOptions) validate() error {
 		errs = append(errs, fmt.Errorf("max_message_size: %s is more than max_memory (%s), so the largest message could never be held",
 			exactSize(int64(o.broker.MaxMessageSize)), exactSize(o.broker.MaxMemory)))
 	}
+	errs = append(errs, o.files.validate()...)
 	for _, address := range o.listen {
-		if err := checkListen(address, o.insecure); err != nil {
+		if err := checkListen(address, o.insecure || o.files.missing() == ""); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -132,12 +135,16 @@ At a stop the broker takes nothing new, delivers what is queued for at most
 --shutdown-timeout, and exits with 0. A second signal ends it at once.
 
 SIGHUP reloads: the configuration file is read again, and --log-level follows
-it. A file with a mistake in it is refused whole, and nothing changes. The log
-says in one line what a reload has done. Only to a broker that writes its log
-to a terminal, and whose terminal is closed, SIGHUP means to stop.
+it; and so are the certificates and the auth file. Streams of whoever has lost a
+right end, the others go on. When there is a mistake in any of the files, all
+are refused, and nothing changes. The log says in one line what a reload has
+done. Only to a broker that writes its log to a terminal, and whose terminal is
+closed, SIGHUP means to stop.
 
-A broker must not be reachable from other machines by accident: without TLS and
-authentication, any address but loopback and unix sockets needs --insecure.
+A broker must not be reachable from other machines by accident: any address but
+loopback and unix sockets needs TLS (--tls-cert, --tls-key) and authentication
+(--auth-file, or --tls-client-ca for certificates that may do everything), or
+else --insecure.
 
 --metrics-listen shows metrics to whoever asks; it, too, needs --insecure for
 any address but loopback and unix sockets.
@@ -163,6 +170,9 @@ takes more: about a quarter of it as room for the garbage collector, and about
 				return printConfig(a, cmd.Flags())
 			}
 			if o.checkConfig {
+				if _, err := loadSecurity(o.files, nil); err != nil {
+					return err
+				}
 				return checkClientSection(a)
 			}
 			return runF(cmd.Context(), o)
@@ -176,6 +186,11 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	ignoreBrokenPipe()
 	level := new(slog.LevelVar)
 	log := newLogger(o, a.err, level)
+	guard, err := loadSecurity(o.files, log)
+	if err != nil {
+		return err
+	}
+	guard.apply(&o.server)
 	o.broker.Encoding = rpc.Encoding{}
 	broker, err := core.New(o.broker)
 	if err != nil {
@@ -204,7 +219,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	defer tuneCollector(o.broker.MaxMemory)()
 	defer giveBackMemory(broker.MemoryUsed, 5*time.Second)()
 
-	reloads := newReloader(a, o, level)
+	reloads := newReloader(a, o, level, guard.reloadables(server)...)
 	addrFile, err := announce(a, o, log, listeners, pages)
 	manager := &supervisor{log: log}
 	stopWatchdog := func() {}
@@ -246,8 +261,8 @@ const ownFiles = 50
 // address file, if there is to be one.
 func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
 	for _, address := range o.listen {
-		if loopback, err := isLoopback(address); err == nil && !loopback {
-			log.Warn("listening without TLS and authentication on an address that other machines may reach", "listen", address)
+		if loopback, err := isLoopback(address); err == nil && !loopback && o.files.missing() != "" {
+			log.Warn("listening without "+o.files.missing()+" on an address that other machines may reach", "listen", address)
 		}
 	}
 	if limit := int64(o.broker.MaxMessageSize); limit > 3<<20 {

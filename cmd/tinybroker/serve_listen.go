@@ -57,7 +57,7 @@ func checkListen(address string, insecure bool) error {
 		return fmt.Errorf("listen: %q: %s", address, rootCause(err))
 	}
 	if !loopback {
-		return fmt.Errorf("listen: %q can be reached from other machines, and there is neither TLS nor authentication: bind to 127.0.0.1, or allow it with --insecure (insecure: true)", address)
+		return fmt.Errorf("listen: %q can be reached from other machines, which needs TLS (tls_cert, tls_key) and authentication (auth_file): set both, bind to 127.0.0.1, or allow it with --insecure (insecure: true)", address)
 	}
 	return nil
 }

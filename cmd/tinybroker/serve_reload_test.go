@@ -244,6 +244,9 @@ func TestReloadReadsEverySettingBack(t *testing.T) {
 			return
 		}
 		args := []string{"--insecure"}
+		if strings.HasPrefix(f.Name, "tls-") {
+			args = append(args, "--tls-cert=cert", "--tls-key=key") // none of them goes without these two
+		}
 		if f.Name != "insecure" {
 			args = append(args, "--"+f.Name+"="+samples(t, f)[1])
 		}

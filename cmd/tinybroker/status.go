@@ -29,7 +29,8 @@ func newStatusCmd(a *app, runF func(context.Context, *statusOptions) error) *cob
 		Short: "Say how the broker is",
 		Long: `Print the broker's address, version, uptime, health and totals. The exit code is
 0 when the broker is serving, and 69 when it is not or cannot be reached: this
-is a health check.`,
+is a health check. With -q it asks for the health alone, for which a broker
+wants no credential.`,
 		Example: `  tinybroker status
   tinybroker status -o json
   tinybroker status -q --connect-timeout 1s`,
@@ -78,12 +79,12 @@ func runStatus(ctx context.Context, a *app, o *statusOptions) error {
 	if err != nil {
 		return fmt.Errorf("status: health: %w", err)
 	}
-	stats, err := client.Stats(ctx)
-	if err != nil && serving {
-		return fmt.Errorf("status: %w", err)
-	}
-	report := newStatusReport(o.server, serving, stats)
 	if !o.quiet {
+		stats, err := client.Stats(ctx)
+		if err != nil && serving {
+			return fmt.Errorf("status: %w", err)
+		}
+		report := newStatusReport(o.server, serving, stats)
 		if err := report.write(a.out, o.output == "json"); err != nil {
 			return &writeError{err}
 		}

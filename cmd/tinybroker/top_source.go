@@ -84,7 +84,11 @@ func (s *topSource) connect(ctx context.Context) (*rpc.Client, error) {
 	}
 	again := *s.options
 	again.wait = false
-	client, err := rpc.Dial(ctx, rpc.ClientOptions{Target: again.server, ConnectTimeout: again.connectTimeout})
+	options := rpc.ClientOptions{Target: again.server, ConnectTimeout: again.connectTimeout}
+	if err := again.security.apply(&options); err != nil {
+		return nil, err
+	}
+	client, err := rpc.Dial(ctx, options)
 	if err != nil {
 		return nil, err
 	}
