@@ -113,6 +113,23 @@ func TestExamplePublishers(t *testing.T) {
 	}
 }
 
+// Messages as large as the broker takes pass through clients that have their libraries' default limits.
+func TestExampleClientsTakeLargeMessages(t *testing.T) {
+	t.Parallel()
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			b := startBroker(t)
+			sub := b.example(l.name, append(slices.Clone(l.subscribe), "a"))
+			sub.says("subscribed as ")
+			const messages = 8
+			line := strings.Repeat("x", 1<<20-100) + "\n"
+			b.example(l.name, append(slices.Clone(l.publish), "a"), reading(strings.NewReader(strings.Repeat(line, messages)))).ended(0)
+			eventually(t, "all are there", func() bool { return len(sub.stdout.String()) == messages*len("a "+line) })
+		})
+	}
+}
+
 // SIGTERM loses nothing: what runs is finished, what has not begun is at the next member, and each job is done once.
 func TestExampleWorkersLeave(t *testing.T) {
 	t.Parallel()

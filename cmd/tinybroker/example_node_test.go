@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -140,27 +141,34 @@ nonsense
 	b.hasDone("resize")
 }
 
-// Messages with a key stay in order, also when one of them fails.
+// Messages with a key stay in order, also when some of them fail, while others are on their way.
 func TestNodeWorkerKeepsKeyOrder(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
 	worker := b.node([]string{"worker.js", "g", "jobs"})
 	worker.says("member ")
-	b.pub(`alice:{"name":"a1"}
-alice:{"name":"a2","fails":1}
-alice:{"name":"a3"}
-bob:{"name":"b1"}
-alice:{"name":"a4"}
-`, "jobs", "-K", ":")
-	eventually(t, "all are done", func() bool { return strings.Count(worker.stdout.String(), "\n") == 5 })
-	var alice []string
-	for line := range strings.Lines(worker.stdout.String()) {
-		if name := strings.Fields(line)[1]; name[0] == 'a' {
-			alice = append(alice, name)
+	const jobs = 40
+	var input strings.Builder
+	for i := range jobs {
+		fails := 0
+		if i%8 == 1 {
+			fails = 1 + i/30
 		}
+		fmt.Fprintf(&input, `alice:{"name":"alice-%02d","ms":%d,"fails":%d}`+"\n"+`bob:{"name":"bob-%02[1]d"}`+"\n", i, i%3, fails)
 	}
-	if got := strings.Join(alice, " "); got != "a1 a2 a3 a4" {
-		t.Errorf("handled in the order %s", got)
+	b.pub(input.String(), "jobs", "-K", ":")
+	eventually(t, "all are done", func() bool { return strings.Count(worker.stdout.String(), "\n") == 2*jobs })
+	b.hasDone("g")
+	for _, key := range []string{"alice", "bob"} {
+		var got []string
+		for line := range strings.Lines(worker.stdout.String()) {
+			if name := strings.Fields(line)[1]; strings.HasPrefix(name, key) {
+				got = append(got, name)
+			}
+		}
+		if !slices.IsSorted(got) || len(got) != jobs {
+			t.Errorf("%s were handled in the order %s", key, strings.Join(got, " "))
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ function publishOne() {
 // publishLines keeps at most WINDOW messages unconfirmed, and waits when the connection takes no more. So a broker that
 // holds the publisher back holds back whoever writes to standard input, and memory stays small.
 const WINDOW = 1000;
-const FRAME = 100;
+const FRAME = 100; // messages that share a frame, or
+const FRAME_BYTES = 64 * 1024; // a frame may have 4 MiB
 
 async function publishLines(input) {
   const call = client.PublishStream();
@@ -30,6 +31,7 @@ async function publishLines(input) {
   let confirmed = 0;
   let refused = 0;
   let frame = [];
+  let bytes = 0;
   let full = false;
 
   let failure = null;
@@ -60,13 +62,15 @@ async function publishLines(input) {
     // max_wait: rather be slowed for 5 s than have slow subscribers evicted.
     full = !call.write({ messages: frame, max_wait: { seconds: '5' } });
     frame = [];
+    bytes = 0;
   }
 
   for await (const line of createInterface({ input, crlfDelay: Infinity })) {
     if (frame.length === 0) setImmediate(flush); // a line that comes alone goes out alone
     frame.push({ topic, payload: Buffer.from(line), publish_time: now() });
+    bytes += line.length;
     sent++;
-    if (frame.length >= FRAME) flush();
+    if (frame.length >= FRAME || bytes >= FRAME_BYTES) flush();
     while (!failure && (full || sent - confirmed >= WINDOW)) await new Promise((resolve) => call.once('progress', resolve));
     if (failure) break;
   }

@@ -25,6 +25,9 @@ class Membership {
     this.call = call;
     this.running = new Map(); // delivery number: what ends when it is settled
     this.lastOfKey = new Map(); // key: the last delivery with it
+    this.failed = new Map(); // key: what has failed, until it comes again
+    this.settled = 0n; // deliveries
+    this.maxInFlight = 0n;
     this.over = false;
   }
 
@@ -34,14 +37,13 @@ class Membership {
 
   take(frame) {
     frame.messages.forEach((message, i) => {
-      const sequence = String(BigInt(frame.first_sequence) + BigInt(i));
+      const sequence = BigInt(frame.first_sequence) + BigInt(i);
       const before = message.key && this.lastOfKey.get(message.key);
-      const settled = this.handle(sequence, message, frame.attempt, before);
-      const forget = () => this.lastOfKey.get(message.key) === settled && this.lastOfKey.delete(message.key);
-      settled.then((done) => {
+      const settled = this.handle(sequence, message, frame.attempt, before).then((done) => {
+        this.settled++;
         this.running.delete(sequence);
-        if (done) forget();
-        else setTimeout(forget, 500).unref(); // those behind it that are on their way have to go back, too
+        if (this.lastOfKey.get(message.key) === settled) this.lastOfKey.delete(message.key);
+        return done;
       });
       this.running.set(sequence, settled);
       if (message.key) this.lastOfKey.set(message.key, settled);
@@ -51,8 +53,8 @@ class Membership {
   // handle settles one delivery and returns whether its work was done. One that follows another of the same key waits
   // for it, and goes back with it.
   async handle(sequence, message, attempt, before) {
-    const ranges = [{ first: sequence }];
-    if ((before && !(await before)) || stopping) {
+    const ranges = [{ first: String(sequence) }];
+    if ((before && !(await before)) || this.isBehindFailed(message.key, sequence, attempt) || stopping) {
       this.say({ nack: { ranges, action: 'NACK_ACTION_RELEASE' } });
       return false;
     }
@@ -61,12 +63,25 @@ class Membership {
       this.say({ ack: { ranges } });
       return true;
     } catch (err) {
-      const rejected = err instanceof Reject || err instanceof SyntaxError;
       console.error(`${message.topic}: ${err.message}`);
-      if (rejected) this.say({ nack: { ranges, action: 'NACK_ACTION_REJECT', reason: err.message } });
-      else this.say({ nack: { ranges, action: 'NACK_ACTION_RETRY', delay: { seconds: Math.min(2 ** (attempt - 1), 30) } } });
-      return rejected; // a dead letter does not hold up those behind it
+      if (err instanceof Reject || err instanceof SyntaxError) {
+        this.say({ nack: { ranges, action: 'NACK_ACTION_REJECT', reason: err.message } });
+        return true; // a dead letter does not hold up those behind it
+      }
+      this.say({ nack: { ranges, action: 'NACK_ACTION_RETRY' } });
+      // The broker sends no more than maxInFlight beyond what it knows to be settled, so nothing above that before it hears.
+      if (message.key) this.failed.set(message.key, { attempt, through: this.settled + 1n + this.maxInFlight });
+      return false;
     }
+  }
+
+  // isBehindFailed tells whether a delivery was on its way when one before it, of the same key, failed.
+  isBehindFailed(key, sequence, attempt) {
+    const failed = this.failed.get(key);
+    if (!failed) return false;
+    if (sequence <= failed.through && attempt <= failed.attempt) return true;
+    this.failed.delete(key);
+    return false;
   }
 
   // keep extends the deadline of all that is here, three times in each, so that long work is not given to others.
@@ -75,7 +90,7 @@ class Membership {
     const ms = Number(deadline.seconds) * 1000 + deadline.nanos / 1e6;
     if (ms === 0) return; // this group has none
     this.keeper = setInterval(() => {
-      const ranges = [...this.running.keys()].map((first) => ({ first }));
+      const ranges = [...this.running.keys()].map((n) => ({ first: String(n) }));
       if (ranges.length > 0) this.say({ extend: { ranges } });
     }, ms / 3);
   }
@@ -99,6 +114,7 @@ let member = null;
 function onFrame(frame) {
   if (frame.opened) {
     console.error(`member ${frame.opened.subscription_id} of ${group}`);
+    member.maxInFlight = BigInt(frame.opened.max_in_flight);
     member.keep(frame.opened.ack_deadline);
   }
   member.take(frame);

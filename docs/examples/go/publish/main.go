@@ -78,6 +78,7 @@ func run(ctx context.Context, topic string, lines io.Reader) error {
 func sendLines(stream tinybrokerv1.BrokerService_PublishStreamClient, topic string, lines io.Reader) (uint64, error) {
 	in := bufio.NewReader(lines)
 	var sent uint64
+	bytes := 0 // of the frame, which may have 4 MiB
 	frame := &tinybrokerv1.PublishStreamRequest{MaxWait: durationpb.New(5 * time.Second)}
 	for {
 		line, err := in.ReadBytes('\n')
@@ -85,15 +86,16 @@ func sendLines(stream tinybrokerv1.BrokerService_PublishStreamClient, topic stri
 			if line[len(line)-1] == '\n' {
 				line = line[:len(line)-1]
 			}
+			bytes += len(line)
 			frame.Messages = append(frame.Messages, &tinybrokerv1.Message{Topic: topic, Payload: line, PublishTime: timestamppb.Now()})
 		}
-		if len(frame.Messages) > 0 && (err != nil || in.Buffered() == 0 || len(frame.Messages) == 100) {
+		if len(frame.Messages) > 0 && (err != nil || in.Buffered() == 0 || len(frame.Messages) == 100 || bytes >= 64<<10) {
 			// Send waits while the broker holds this publisher back. Its error is what Recv says.
 			if stream.Send(frame) != nil {
 				return sent, nil
 			}
 			sent += uint64(len(frame.Messages))
-			frame.Messages = nil
+			frame.Messages, bytes = nil, 0
 		}
 		if errors.Is(err, io.EOF) {
 			return sent, nil
