@@ -41,6 +41,12 @@ type Run struct {
 	Receivers int
 }
 
+// runOverhead is what a run takes, the caller's own bookkeeping included; usualRuns of them are not accounted for.
+const (
+	runOverhead = 256
+	usualRuns   = 256
+)
+
 // frameGrace bounds how long a publisher without patience may be held back for one batch: only when that batch alone,
 // being larger than a queue, fills the queue of a subscription that was keeping up. Busy is not slow.
 const frameGrace = 100 * time.Millisecond
@@ -108,6 +114,11 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 			return nil
 		}
 		return err
+	}
+	// Runs that outweigh the batch itself are accounted for while they are there, which may be as long as the publisher waits.
+	if weight := int64(len(batch.Runs)-usualRuns) * runOverhead; weight > 0 {
+		b.memory.used.Add(weight)
+		defer b.memory.free(weight)
 	}
 	p := publications.Get().(*publication)
 	p.id = b.publications.Add(1)

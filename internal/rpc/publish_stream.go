@@ -1,11 +1,13 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -53,17 +55,22 @@ type publishStream struct {
 	mu      sync.Mutex // held from a frame's publication until its receipt is sent
 	stopped bool
 
-	scan     frameScan
-	runs     []core.Run
-	position uint64 // messages dealt with so far
-	pending  pendingFrames
+	position        uint64 // messages dealt with so far
+	pending         pendingFrames
+	*publishScratch // while a frame is dealt with
 }
+
+// publishScratch is what dealing with a frame takes beside it. It is not kept by the stream, of which there may be thousands that are idle.
+type publishScratch struct {
+	scan frameScan
+	runs []core.Run
+}
+
+var publishScratches = sync.Pool{New: func() any { return new(publishScratch) }}
 
 const (
 	// maxFailures bounds the failures of one receipt, so that every publisher can receive it.
 	maxFailures = 1000
-	// keptRuns is for how many runs a stream keeps room from frame to frame.
-	keptRuns = 4096
 )
 
 // stop waits for the receipt of the frame being published; from then on, no frame is.
@@ -85,9 +92,7 @@ func (p *publishStream) run() error {
 		if err != nil {
 			return err
 		}
-		err = p.publish(frame.data)
-		p.forget()
-		if err != nil {
+		if err := p.publish(frame.data); err != nil {
 			return err
 		}
 	}
@@ -97,9 +102,44 @@ func (p *publishStream) publish(frame []byte) error {
 	if err := p.server.checkFrame(frame); err != nil {
 		return err
 	}
+	p.publishScratch = publishScratches.Get().(*publishScratch)
+	defer p.forget()
 	if err := p.scan.scan(frame, p.broker.Options().MaxMessageSize); err != nil {
 		return err
 	}
+	if p.scan.rest > 0 {
+		return p.publishPieces(frame)
+	}
+	inCallOf(p.stream.Context()).settle() // the broker accounts for it from here on
+	return p.publishScanned(frame, p.scan.maxWait)
+}
+
+// publishPieces publishes a frame of many runs a part at a time. The frame has been scanned for the first time. Parts are copied, so that a
+// message that is kept does not keep all of the frame.
+func (p *publishStream) publishPieces(frame []byte) error {
+	patience := p.scan.maxWait
+	for {
+		rest := p.scan.rest
+		if rest == 0 {
+			rest = len(frame)
+		}
+		begun := time.Now()
+		if err := p.publishScanned(bytes.Clone(frame[:rest]), patience); err != nil {
+			return err
+		}
+		if frame = frame[rest:]; len(frame) == 0 {
+			return nil
+		}
+		patience = max(0, patience-time.Since(begun))
+		p.clearRuns()
+		if err := p.scan.scanOn(frame, p.broker.Options().MaxMessageSize); err != nil {
+			return err
+		}
+	}
+}
+
+// publishScanned publishes what was scanned, which is in data.
+func (p *publishStream) publishScanned(data []byte, maxWait time.Duration) error {
 	may := p.session.publishing()
 	for _, r := range p.scan.runs {
 		if r.err == nil {
@@ -112,8 +152,7 @@ func (p *publishStream) publish(frame []byte) error {
 	if p.stopped {
 		return core.ErrDraining
 	}
-	inCallOf(p.stream.Context()).settle() // the broker accounts for it from here on
-	err := p.broker.Publish(p.ctx, &core.Batch{Data: frame, Runs: p.runs, MaxWait: p.scan.maxWait})
+	err := p.broker.Publish(p.ctx, &core.Batch{Data: data, Runs: p.runs, MaxWait: maxWait})
 	// Receivers have just been woken. They go first: a receipt written now would be on a processor that they wait for.
 	runtime.Gosched()
 	whole, sendErr := p.confirm()
@@ -126,14 +165,17 @@ func (p *publishStream) publish(frame []byte) error {
 	return nil
 }
 
-// forget lets go of the last frame, which the runs refer to, and of the room that an unusual one has needed.
+// forget lets go of the frame, which the runs refer to.
 func (p *publishStream) forget() {
+	p.clearRuns()
+	publishScratches.Put(p.publishScratch)
+	p.publishScratch = nil
+}
+
+func (p *publishStream) clearRuns() {
 	clear(p.runs)
 	clear(p.scan.runs)
-	p.runs = p.runs[:0]
-	if cap(p.runs) > keptRuns || cap(p.scan.runs) > keptRuns {
-		p.runs, p.scan = nil, frameScan{}
-	}
+	p.runs, p.scan.runs, p.scan.spill = p.runs[:0], p.scan.runs[:0], run{}
 }
 
 // confirm sends the receipt for the runs, in several parts when much was refused. whole is false when the broker stopped in

@@ -26,14 +26,32 @@ type frameScan struct {
 	runs    []run
 	maxWait time.Duration
 	count   int // records, refused ones included
+
+	rest  int  // where the records begin that come after maxRuns runs, and are in none of them; 0: there are none
+	spill run  // the last of the runs that are not kept
+	brief bool // to stop there, since the frame is known to be good
 }
+
+// maxRuns bounds the runs of one scan, so that a frame of tiny messages does not take many times its size.
+const maxRuns = 4096
 
 // scan walks an encoded PublishStreamRequest once. An error means that the frame is not valid protobuf (or max_wait is
 // no patience): it wraps core.ErrProtocol, nothing of the frame may be used and the stream must end.
 func (s *frameScan) scan(frame []byte, maxMessageSize int) error {
-	s.runs, s.maxWait, s.count = s.runs[:0], 0, 0
+	s.brief = false
+	return s.walk(frame, maxMessageSize)
+}
+
+// scanOn is scan for what is behind `rest` in a frame that was scanned before, and looks no further than it must.
+func (s *frameScan) scanOn(frame []byte, maxMessageSize int) error {
+	s.brief = true
+	return s.walk(frame, maxMessageSize)
+}
+
+func (s *frameScan) walk(frame []byte, maxMessageSize int) error {
+	s.runs, s.maxWait, s.count, s.rest = s.runs[:0], 0, 0, 0
 	var wait instant
-	for pos := 0; pos < len(frame); {
+	for pos := 0; pos < len(frame) && !s.full(); {
 		if n := s.takeSimple(frame, pos, maxMessageSize); n > 0 {
 			pos += n
 			continue
@@ -68,7 +86,7 @@ func (s *frameScan) takeSimple(frame []byte, pos, maxMessageSize int) int {
 	var tail tail
 	for next := pos; ; {
 		b := frame[next:]
-		if !shape.read(b) || !tail.read(b[shape.payloadEnd:shape.end]) || shape.size()+tail.size > maxMessageSize ||
+		if s.full() || !shape.read(b) || !tail.read(b[shape.payloadEnd:shape.end]) || shape.size()+tail.size > maxMessageSize ||
 			shape.end > 2*maxMessageSize+recordAllowance {
 			return next - pos
 		}
@@ -111,11 +129,8 @@ func takeAlike(shape *simple, frame []byte, start, maxMessageSize int) (count, e
 // extend returns the run that good records on topic at start belong to: the last one, or a new one. The error is that
 // the topic is not legal.
 func (s *frameScan) extend(topic []byte, start int) (*run, error) {
-	if n := len(s.runs); n > 0 {
-		last := &s.runs[n-1]
-		if last.err == nil && last.end == start && bytes.Equal(last.topic, topic) {
-			return last, nil
-		}
+	if last := s.last(); last != nil && last.err == nil && last.end == start && bytes.Equal(last.topic, topic) {
+		return last, nil
 	}
 	if err := core.ValidateTopic(topic); err != nil {
 		return nil, err
@@ -124,8 +139,29 @@ func (s *frameScan) extend(topic []byte, start int) (*run, error) {
 }
 
 func (s *frameScan) add(r run) *run {
+	if len(s.runs) == maxRuns {
+		if s.rest == 0 {
+			s.rest = r.start
+		}
+		s.spill = r
+		return &s.spill
+	}
 	s.runs = append(s.runs, r)
 	return &s.runs[len(s.runs)-1]
+}
+
+// full reports whether there is nothing left to do.
+func (s *frameScan) full() bool { return s.brief && s.rest > 0 }
+
+// last returns the run that was added last; nil: none was.
+func (s *frameScan) last() *run {
+	switch n := len(s.runs); {
+	case s.rest > 0:
+		return &s.spill
+	case n > 0:
+		return &s.runs[n-1]
+	}
+	return nil
 }
 
 // take takes a record of any shape; false: it is not valid protobuf.
@@ -162,13 +198,10 @@ func (m *facts) verdict(recordLen, maxMessageSize int) error {
 }
 
 func (s *frameScan) refuse(start, end int, err error) {
-	if n := len(s.runs); n > 0 {
-		last := &s.runs[n-1]
-		if last.err != nil && sameReason(last.err, err) {
-			last.end = end
-			last.count++
-			return
-		}
+	if last := s.last(); last != nil && last.err != nil && sameReason(last.err, err) {
+		last.end = end
+		last.count++
+		return
 	}
 	s.add(run{start: start, end: end, count: 1, err: err})
 }
