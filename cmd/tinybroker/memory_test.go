@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -380,4 +381,66 @@ func TestGiver(t *testing.T) {
 			g.given(step.left, step.cycles+1)
 		}
 	}
+}
+
+// TestOutOfDescriptors: a broker that has run out of descriptors goes on serving those it has, takes new clients as soon as others leave, and
+// neither spins nor fills its log.
+func TestOutOfDescriptors(t *testing.T) {
+	b := startBroker(t)
+	stop := memoryProbe(t, b)
+	limit := unix.Rlimit{Cur: 64, Max: 64}
+	if err := unix.Prlimit(b.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	var busy []net.Conn
+	for range 80 { // each with a call, so that none of them is idle
+		c, err := net.Dial("tcp", b.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		raw := &rawConn{Conn: c, Framer: http2.NewFramer(c, c), next: 1}
+		_, _ = c.Write([]byte(http2.ClientPreface))
+		_ = raw.WriteSettings()
+		_ = raw.half(tinybrokerv1.BrokerService_PublishStream_FullMethodName, 100, 10)
+		busy = append(busy, c)
+	}
+	b.says("cannot accept connections")
+	before, begun := b.cpu(), time.Now()
+	time.Sleep(3 * time.Second)
+	if used, passed := b.cpu()-before, time.Since(begun); used > passed/5 {
+		t.Errorf("%s of processor time in %s", used, passed)
+	}
+	lines := strings.Count(b.stderr.String(), "cannot accept connections")
+	if passed := int(time.Since(begun).Seconds()); lines > passed+3 {
+		t.Errorf("%d lines in %d s", lines, passed)
+	}
+	for _, c := range busy[:40] {
+		_ = c.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := b.stub().Publish(ctx, &tinybrokerv1.PublishRequest{Topic: "a"}, grpc.WaitForReady(true)); err != nil {
+		t.Errorf("a client that came when others had left: %v", err)
+	}
+	if len(stop()) < 100 {
+		t.Error("the probe was held up")
+	}
+	b.signal(syscall.SIGTERM)
+	b.ended(0)
+}
+
+// cpu is the processor time that the process has used.
+func (b *broker) cpu() time.Duration {
+	b.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var user, system int64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		b.t.Fatal(err)
+	}
+	return time.Duration(user+system) * time.Second / 100
 }

@@ -277,6 +277,7 @@ func (c *inCall) endLocked() {
 		return
 	}
 	c.ended = true
+	c.flow.idle = time.Now()
 	c.flow.in.calls.Add(-1)
 	if !c.givenUp {
 		delete(c.flow.calls, c.id)
@@ -304,7 +305,7 @@ func (c observedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 	if !ok {
 		return conn, info, nil
 	}
-	f := &inflow{Conn: conn, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk()}
+	f := &inflow{Conn: conn, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk(), idle: time.Now()}
 	tracked.inflow = f
 	c.in.mu.Lock()
 	c.in.flows[f] = struct{}{}

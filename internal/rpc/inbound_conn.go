@@ -21,6 +21,14 @@ type inflow struct {
 	mu     sync.Mutex
 	closed bool
 	calls  map[uint32]*inCall
+	idle   time.Time // when the last call ended, or the connection began
+}
+
+// idleSince reports whether no call is open, and since when.
+func (f *inflow) idleSince() (since time.Time, idle bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.idle, len(f.calls) == 0
 }
 
 // Read implements net.Conn. It hands on no more than to the end of the header of a call: gRPC reads again only when it has

@@ -11,7 +11,8 @@ import (
 type connections struct {
 	mu      sync.Mutex
 	conns   map[*serverConn]struct{}
-	closing bool // connections are closed when they come
+	closing bool          // connections are closed when they come
+	changed chan struct{} // closed when there is one less; nil: nobody waits for that
 
 	// onClose is told of every connection that is closed, and its client's name.
 	onClose func(c *serverConn, client string)
@@ -20,9 +21,6 @@ type connections struct {
 func newConnections() *connections {
 	return &connections{conns: make(map[*serverConn]struct{})}
 }
-
-// listener wraps l so that its connections are known.
-func (c *connections) listener(l net.Listener) net.Listener { return &trackingListener{l, c} }
 
 // count returns how many connections have completed their handshake; those that never speak are no clients.
 func (c *connections) count() int {
@@ -57,34 +55,14 @@ func (c *connections) closeSilent() {
 	}
 }
 
-type trackingListener struct {
-	net.Listener
-	connections *connections
-}
-
-// Accept implements net.Listener.
-func (l *trackingListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &serverConn{Conn: conn, connections: l.connections, accepted: time.Now()}
-	l.connections.mu.Lock()
-	defer l.connections.mu.Unlock()
-	l.connections.conns[c] = struct{}{}
-	if l.connections.closing {
-		_ = conn.Close()
-	}
-	return c, nil
-}
-
 // serverConn is one accepted connection. That it wraps the TCP connection keeps gRPC from setting TCP_USER_TIMEOUT on it, to the
 // five seconds of a ping's answer. That is on purpose: Linux also ends connections by it whose peer is there and has a
 // full receive buffer, and a subscriber may pause for longer. Who has gone does not answer pings, which is noticed as soon.
 type serverConn struct {
 	net.Conn
 	connections    *connections
-	inflow         *inflow // set by the handshake, before the first call
+	listener       *trackingListener
+	inflow         *inflow // set by the handshake, before the first call; by others read only when established
 	accepted       time.Time
 	received, sent atomic.Int64 // bytes
 	used           atomic.Bool  // for a call of BrokerService
@@ -110,7 +88,14 @@ func (c *serverConn) SetDeadline(t time.Time) error {
 func (c *serverConn) Close() error {
 	c.connections.mu.Lock()
 	_, first := c.connections.conns[c]
-	delete(c.connections.conns, c)
+	if first {
+		delete(c.connections.conns, c)
+		c.listener.open--
+		if c.connections.changed != nil {
+			close(c.connections.changed)
+			c.connections.changed = nil
+		}
+	}
 	lingering := c.lingering
 	c.lingering = nil
 	client := c.client

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -45,6 +44,11 @@ const (
 type serverTimes struct {
 	// handshake is how long a connection may take to say something sensible.
 	handshake time.Duration
+	// silence and idle are how long a connection may say nothing, or have no call, while others wait since max_connections is
+	// reached: then it is closed.
+	silence, idle time.Duration
+	// open is how long a subscriber may take to say what it wants.
+	open time.Duration
 	// ping and pongTimeout: how often a silent client is asked whether it is there, and how long it may take to answer.
 	ping, pongTimeout time.Duration
 	// minPing is minPingInterval.
@@ -55,6 +59,9 @@ type serverTimes struct {
 
 var defaultServerTimes = serverTimes{
 	handshake:   15 * time.Second,
+	silence:     time.Second,
+	idle:        10 * time.Second,
+	open:        15 * time.Second,
 	ping:        pingInterval,
 	pongTimeout: pingTimeout,
 	minPing:     minPingInterval,
@@ -69,7 +76,7 @@ type ServerOptions struct {
 	Version string
 	// Reflection tells clients like grpcurl what there is to call.
 	Reflection bool
-	// MaxConnections bounds the connections of each listener; more wait to be accepted.
+	// MaxConnections bounds the connections of each listener; more wait to be accepted, and those that do nothing make room for them.
 	MaxConnections int
 
 	// TLS is the server's side of TLS. Nil: plaintext.
@@ -196,10 +203,7 @@ func (s *Server) Probe() {
 // Serve accepts connections on l until Shutdown; it may be called for several listeners. It closes l.
 func (s *Server) Serve(l net.Listener) error {
 	s.sampling.Do(func() { s.loops.Go(s.sample) })
-	if s.options.MaxConnections > 0 {
-		l = netutil.LimitListener(l, s.options.MaxConnections)
-	}
-	err := s.grpc.Serve(s.connections.listener(l))
+	err := s.grpc.Serve(newTrackingListener(l, s))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -170,4 +171,61 @@ func TestVanishedPeer(t *testing.T) {
 	if st := station.broker.Stats(); st.Evictions != 0 || st.Memory != 0 {
 		t.Errorf("%d evictions, %d bytes held", st.Evictions, st.Memory)
 	}
+}
+
+// TestSilentConnectionsMakeRoom: those that do nothing do not keep real clients out when max_connections is reached: not ones that say nothing, nor ones that
+// have said hello and have no call. Who has a call is left alone.
+func TestSilentConnectionsMakeRoom(t *testing.T) {
+	const most = 10
+	for _, c := range []struct {
+		name   string
+		occupy func(t *testing.T, s *station)
+	}{
+		{"silent", func(t *testing.T, s *station) { silence(t, s, make([]string, most)...) }},
+		{"half a greeting", func(t *testing.T, s *station) { silence(t, s, slices.Repeat([]string{"PRI * HTTP"}, most)...) }},
+		{"idle", func(t *testing.T, s *station) {
+			for range most - 1 {
+				dialHTTP2(t, s)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			station := newStation(t, func(_ *core.Options, so *ServerOptions) {
+				so.MaxConnections, so.times.silence, so.times.idle = most, 200*time.Millisecond, 300*time.Millisecond
+			})
+			p := startProbe(t, station)
+			c.occupy(t, station)
+			begun := time.Now()
+			stub := station.stub(t)
+			for range 3 {
+				if _, err := stub.Publish(within(t, 5*time.Second), &tinybrokerv1.PublishRequest{Topic: "a"}); err != nil {
+					t.Fatalf("after %s: %v", time.Since(begun), err)
+				}
+			}
+			if n := station.server.connections.all(); n > most {
+				t.Errorf("%d connections", n)
+			}
+			p.stop()
+		})
+	}
+}
+
+// TestNoOpen: a subscriber that does not say what it wants does not stay.
+func TestNoOpen(t *testing.T) {
+	station := newStation(t, func(_ *core.Options, so *ServerOptions) { so.times.open = 200 * time.Millisecond })
+	stub := station.stub(t)
+	p := startProbe(t, station)
+	stream, err := stub.Subscribe(within(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	checkStatus(t, err, codes.InvalidArgument, "PROTOCOL")
+	c := dialHTTP2(t, station)
+	if err := c.sendPart(tinybrokerv1.BrokerService_Subscribe_FullMethodName, 100, 10); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the half of an `open` is given up", func() bool { return station.server.inbound.calls.Load() == 1 })
+	time.Sleep(300 * time.Millisecond) // the limit does not concern who has opened
+	p.stop()
 }

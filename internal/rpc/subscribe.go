@@ -130,7 +130,7 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 	return sub, nil
 }
 
-// firstRequest waits for the first request, which may never come, or until the broker drains.
+// firstRequest waits for the first request, for some time, or until the broker drains.
 func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.SubscribeRequest, error) {
 	session := sessionOf(stream.Context())
 	request := new(tinybrokerv1.SubscribeRequest)
@@ -138,9 +138,13 @@ func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.Subs
 	s.server.loops.Go(func() {
 		received <- s.server.guarded(func() error { return receive(stream, request) })
 	})
+	timeout := time.NewTimer(s.server.options.times.open)
+	defer timeout.Stop()
 	select {
 	case err := <-received:
 		return request, err
+	case <-timeout.C:
+		return nil, fmt.Errorf("%w: no `open` within %s", core.ErrProtocol, s.server.options.times.open)
 	case <-inCallOf(stream.Context()).refusal():
 		return nil, errInbound
 	case <-s.server.broker.Draining():
