@@ -206,7 +206,7 @@ func (p *publishStream) confirm() (whole bool, err error) {
 
 // send sends one receipt. A publisher that does not take its receipts is not read any more before they take much.
 func (p *publishStream) send(receipt *tinybrokerv1.PublishStreamResponse) error {
-	if err := p.pending.await(p.stream.Context()); err != nil {
+	if err := p.pending.await(p.ctx); err != nil {
 		return err
 	}
 	encoded, err := proto.Marshal(receipt)
