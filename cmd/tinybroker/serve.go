@@ -226,24 +226,10 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	if err == nil {
 		manager.ready(listeners)
 		stopWatchdog = manager.watch(server.Probe)
-	}
-	onTerminal := isTerminal(a.err) // else whoever closes a window would leave a broker behind
-	for running := err == nil; running; {
-		select {
-		case <-a.hangups:
-			if onTerminal && !isTerminal(a.err) {
-				log.Info("stopping", "cause", "its terminal has gone", "shutdown_timeout", o.shutdownTimeout.String())
-				running = false
-				break
-			}
+		err = untilStopped(ctx, a, o, log, failed, func() {
 			manager.reloading()
 			manager.reloaded(reloads.reload())
-		case err = <-failed:
-			running = false
-		case <-ctx.Done():
-			log.Info("stopping", "cause", context.Cause(ctx).Error(), "shutdown_timeout", o.shutdownTimeout.String())
-			running = false
-		}
+		})
 	}
 	manager.stopping(o.shutdownTimeout)
 	shutdown(server, broker, o.shutdownTimeout, log)
@@ -254,8 +240,29 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	return err
 }
 
-// ownFiles is more than the broker has open beside its clients' connections.
-const ownFiles = 50
+// untilStopped reloads when it is asked to, and returns when the broker is to stop, or with the reason why it cannot go on.
+func untilStopped(ctx context.Context, a *app, o *serveOptions, log *slog.Logger, failed <-chan error, reload func()) error {
+	cause := "its terminal has gone"
+	for onTerminal := isTerminal(a.err); ; {
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			cause = context.Cause(ctx).Error()
+		case <-a.hangups:
+			if !onTerminal || isTerminal(a.err) {
+				reload()
+				continue
+			}
+			// Whoever closes a window does not want to leave a broker behind.
+		}
+		log.Info("stopping", "cause", cause, "shutdown_timeout", o.shutdownTimeout.String())
+		return nil
+	}
+}
+
+// ownFiles is more than the broker has open beside its clients' connections, those of the metrics' readers included.
+const ownFiles = 150
 
 // announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
 // address file, if there is to be one.

@@ -62,8 +62,8 @@ func TestListenLine(t *testing.T) {
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	for limits, want := range map[string]string{
-		"ulimit -n 200; exec tinybroker serve --listen 127.0.0.1:0 --max-connections 150": "",
-		"ulimit -n 200; exec tinybroker serve --listen 127.0.0.1:0 --max-connections 151": `needs; raise the limit (ulimit -n, LimitNOFILE)","limit":200,"needed":201}`,
+		"ulimit -n 300; exec tinybroker serve --listen 127.0.0.1:0 --max-connections 150": "",
+		"ulimit -n 300; exec tinybroker serve --listen 127.0.0.1:0 --max-connections 151": `needs; raise the limit (ulimit -n, LimitNOFILE)","limit":300,"needed":301}`,
 	} {
 		p := start(t, nil, func(p *process) {
 			p.cmd.Path, p.cmd.Args = "/bin/sh", []string{"sh", "-c", limits}
