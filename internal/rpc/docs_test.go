@@ -66,3 +66,31 @@ func TestDocumentedStatuses(t *testing.T) {
 	has("`max_message_size`, %d MiB", core.DefaultOptions().MaxMessageSize>>20)
 	has("that a publisher sends may have %d MiB", minFrameLimit>>20)
 }
+
+// The page about security has the rule of every method, and of no other.
+func TestDocumentedRules(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[rule]string{
+		anyone: "anyone", anyIdentity: "any identity", admins: "`admin`",
+		publishers: "who may publish to something", subscribers: "who may receive something",
+	}
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+\\.\\w+)` \\| ([^|;,]+)").FindAllStringSubmatch(string(data), -1) {
+		rows[m[1]] = strings.TrimSpace(m[2])
+	}
+	seen := map[string]bool{}
+	for name, r := range rules {
+		parts := strings.Split(name, "/")
+		short := parts[1][strings.LastIndex(parts[1], ".")+1:] + "." + parts[2]
+		seen[short] = true
+		if rows[short] != words[r] {
+			t.Errorf("docs/security.md: %s may be called by %q, want %q", short, rows[short], words[r])
+		}
+	}
+	if len(rows) != len(seen) {
+		t.Errorf("docs/security.md has rules for %d methods, there are %d", len(rows), len(seen))
+	}
+}
