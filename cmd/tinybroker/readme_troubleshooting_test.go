@@ -42,7 +42,7 @@ func TestTroubleshooting(t *testing.T) {
 func sourceText(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
-	for _, dir := range []string{"cmd/tinybroker", "internal/core", "internal/rpc"} {
+	for _, dir := range []string{"cmd/tinybroker", "internal/auth", "internal/core", "internal/rpc"} {
 		paths, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
