@@ -150,8 +150,9 @@ else --insecure.
 any address but loopback and unix sockets.
 
 --max-memory bounds the messages held, shared ones counted once. The process
-takes more: about a quarter of it as room for the garbage collector, and about
-256 KiB for each connection. GOGC, when set, replaces the broker's own choice.`,
+takes more: a quarter of it for requests that came in part, a quarter as room
+for the garbage collector (32 MiB each at least), 512 KiB for a connection and
+64 KiB for a call. GOGC, when set, replaces the broker's own choice.`,
 		Example: `  # a broker with defaults, on 127.0.0.1:7710
   tinybroker serve
 

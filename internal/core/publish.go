@@ -35,7 +35,7 @@ type Run struct {
 	Err error
 	// Accepted is how many of the run's messages, from its first on, are queued at every receiver.
 	Accepted int
-	// Unrouted is how many of those had no receiver.
+	// Unrouted is how many of those matched nobody. What is dropped or lost at a receiver is counted there.
 	Unrouted int
 	// Receivers is how many subscriptions took the last accepted message; a consumer group counts once.
 	Receivers int

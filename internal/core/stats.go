@@ -73,7 +73,7 @@ type Stats struct {
 
 	Published, PublishedBytes uint64 // messages accepted, and their encoded size
 	Delivered, DeliveredBytes uint64 // messages written to subscribers
-	Unrouted                  uint64 // accepted messages without a receiver
+	Unrouted                  uint64 // accepted messages that matched no subscription and no group
 	Refused                   uint64 // messages refused, for whatever reason
 	Dropped                   uint64 // messages dropped by overflow policies
 	Lost                      uint64 // messages dropped with the queue of a subscription that ended

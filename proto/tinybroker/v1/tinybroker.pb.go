@@ -685,7 +685,7 @@ type PublishStreamResponse struct {
 	// How many messages of this stream, counted from its start, have been dealt with: queued at every receiver, or
 	// refused and listed in `failures`.
 	AcceptedThrough uint64 `protobuf:"varint,1,opt,name=accepted_through,json=acceptedThrough,proto3" json:"accepted_through,omitempty"`
-	// How many of those since the last response had no receiver.
+	// How many of those since the last response matched no subscription and no group.
 	Unrouted uint64 `protobuf:"varint,2,opt,name=unrouted,proto3" json:"unrouted,omitempty"`
 	// Those since the last response that were refused.
 	Failures      []*PublishFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
@@ -3166,7 +3166,7 @@ type BrokerStats struct {
 	DeliveredMessages uint64 `protobuf:"varint,8,opt,name=delivered_messages,json=deliveredMessages,proto3" json:"delivered_messages,omitempty"`
 	// Their encoded size.
 	DeliveredBytes uint64 `protobuf:"varint,9,opt,name=delivered_bytes,json=deliveredBytes,proto3" json:"delivered_bytes,omitempty"`
-	// Accepted messages that had no receiver.
+	// Accepted messages that matched no subscription and no group.
 	UnroutedMessages uint64 `protobuf:"varint,10,opt,name=unrouted_messages,json=unroutedMessages,proto3" json:"unrouted_messages,omitempty"`
 	// Messages refused, for whatever reason.
 	RefusedMessages uint64 `protobuf:"varint,11,opt,name=refused_messages,json=refusedMessages,proto3" json:"refused_messages,omitempty"`
