@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -152,7 +153,39 @@ func TestStopsInTimeWhateverClientsDo(t *testing.T) {
 	}
 }
 
-// With the same clients the second signal ends it at once.
+// With TLS, connections that have said nothing, or not all of it, do not hold it up at all.
+func TestStopWithHalfHandshakes(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t, "--shutdown-timeout", "1h")
+	for _, words := range []string{"", "\x16\x03\x01\x02\x00\x01", "PRI * HT"} {
+		conn, err := net.Dial("tcp", f.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if _, err := conn.Write([]byte(words)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, words := range []string{"", http2.ClientPreface[:10]} {
+		conn, err := tls.Dial("tcp", f.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if _, err := conn.Write([]byte(words)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.signal(syscall.SIGTERM)
+	began := time.Now()
+	f.ended(0)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// With clients of every kind the second signal ends it at once.
 func TestSecondSignalWhateverClientsDo(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, "--shutdown-timeout", "1h", "--consumer-capacity", "5000")
