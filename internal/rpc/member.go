@@ -99,7 +99,7 @@ func (m *membership) begin(n uint64) bool {
 func (m *membership) passOver(d *Delivery) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leaving || m.ended || !m.failed.waits(d.Sequence, d.Key, d.Attempt) {
+	if m.leaving || m.ended || !m.failed.waits(d) {
 		return false
 	}
 	m.held--

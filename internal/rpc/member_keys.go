@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"encoding/binary"
+	"hash/maphash"
 	"strings"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
@@ -9,53 +11,74 @@ import (
 // failedKeys keeps the order of messages with one key when one of them fails. The broker delivers none behind it until it comes again;
 // but those that are at the member already, or on their way, have to go back. Guarded by the membership's mu; the zero value is ready.
 //
-// How long they take to reach a handler says nothing: handlers may be slow. What counts is whether the broker had heard of the failure when it sent
-// them. It sends no more than max_in_flight deliveries beyond those that it knows to be settled, so none with a number above that is meant.
+// How long they take to reach a handler says nothing: handlers may be slow. What counts is whether the broker had heard of the failure when it
+// sent them. It had if the message that failed comes again, or one that went back: it keeps the order of a key. Or if the number is high enough,
+// since it has no more than max_in_flight deliveries under way that it does not know to be settled. What is given back in error,
+// because the one that failed has been dealt with by another member meanwhile, comes again at once and is known then.
 type failedKeys struct {
-	byKey map[string]failedKey
+	byKey map[string]*failedKey
+	seed  maphash.Seed
 }
 
 // failedKey is a key of which a message has failed.
 type failedKey struct {
-	attempt uint32 // of the message that has failed: it comes again with a higher one
-	told    bool   // the broker is being told
-	through uint64 // when told: the last number that it may have sent before it heard
+	attempt uint32              // of the message that has failed: it comes again with a higher one
+	back    map[uint64]struct{} // what went back after it
+	told    bool                // the broker is being told
+	through uint64              // when told: the last number that it may have sent before it heard
 }
 
 // failed notes that a message was given back, to be tried again; received is how many deliveries have come, and maxInFlight how many may be in flight.
 func (f *failedKeys) failed(key string, attempt uint32, received, maxInFlight uint64) {
+	if f.byKey == nil {
+		f.byKey, f.seed = make(map[string]*failedKey), maphash.MakeSeed()
+	}
 	for k, e := range f.byKey {
 		if e.told && e.through+maxInFlight < received {
-			delete(f.byKey, k) // whatever it was about has been handled or has gone back
+			delete(f.byKey, k) // whatever the broker had sent has been handled or has gone back
 		}
 	}
-	if f.byKey == nil {
-		f.byKey = make(map[string]failedKey)
-	}
-	f.byKey[strings.Clone(key)] = failedKey{attempt: attempt} // the delivery's memory is used again
+	f.byKey[strings.Clone(key)] = &failedKey{attempt: attempt, back: make(map[uint64]struct{})} // the delivery's memory is used again
 }
 
 // tell notes that the broker is being told everything there is to tell, and then knows that this many deliveries are settled.
 func (f *failedKeys) tell(settled, maxInFlight uint64) {
-	for k, e := range f.byKey {
+	for _, e := range f.byKey {
 		if !e.told {
 			e.told, e.through = true, settled+maxInFlight
-			f.byKey[k] = e
 		}
 	}
 }
 
-// waits reports whether delivery n may have been sent before the broker knew that a message with the same key has failed, which comes before it.
-func (f *failedKeys) waits(n uint64, key string, attempt uint32) bool {
-	e, ok := f.byKey[key]
-	if !ok {
+// waits reports whether d may have been sent before the broker knew that a message with the same key has failed, which comes before it. If so, d has
+// to go back.
+func (f *failedKeys) waits(d *Delivery) bool {
+	e := f.byKey[d.Key]
+	if e == nil {
 		return false
 	}
-	if attempt > e.attempt || e.told && n > e.through {
-		delete(f.byKey, key)
+	id := f.identify(d)
+	_, again := e.back[id]
+	if again || d.Attempt > e.attempt || e.told && len(e.back) == 0 && d.Sequence > e.through {
+		delete(f.byKey, d.Key)
 		return false
 	}
+	e.back[id] = struct{}{}
+	e.told = false
 	return true
+}
+
+// identify tells one message of a key from another.
+func (f *failedKeys) identify(d *Delivery) uint64 {
+	var h maphash.Hash
+	h.SetSeed(f.seed)
+	var stamp [16]byte
+	binary.BigEndian.PutUint64(stamp[:], uint64(d.PublishTime.UnixNano()))
+	binary.BigEndian.PutUint64(stamp[8:], uint64(len(d.Topic)))
+	h.Write(stamp[:])
+	h.WriteString(d.Topic)
+	h.Write(d.Payload)
+	return h.Sum64()
 }
 
 // orderMatters reports whether what has the same key as a delivery that is given back like this must not be handled before it.

@@ -87,32 +87,49 @@ func TestAFailedMessageKeepsItsPlaceAmongItsKey(t *testing.T) {
 	}
 }
 
-// TestFailedKeys: which deliveries have to go back is a matter of their numbers alone.
+// TestFailedKeys: when the broker has heard of a failure, so that what it sends is to be handled.
 func TestFailedKeys(t *testing.T) {
-	var f failedKeys
 	const most = 4
-	f.failed("k", 1, 10, most)
-	if f.waits(11, "other", 1) || !f.waits(11, "k", 1) || !f.waits(1000, "k", 1) {
+	var f failedKeys
+	waits := func(n uint64, key, payload string, attempt uint32) bool {
+		return f.waits(&Delivery{Message: core.Message{Topic: "t", Key: key, Payload: []byte(payload)}, Sequence: n, Attempt: attempt})
+	}
+	fails := func(received uint64) {
+		f = failedKeys{}
+		buffer := []byte("k")
+		f.failed(unsafe.String(&buffer[0], 1), 1, received, most)
+		buffer[0] = 'x' // the next frame
+	}
+
+	fails(10)
+	if waits(11, "other", "a", 1) || !waits(11, "k", "a", 1) || !waits(1000, "k", "b", 1) {
 		t.Error("before the broker is told, everything of the key waits, and nothing else")
 	}
+
+	fails(10)
 	f.tell(12, most)
 	f.tell(100, most)
-	if !f.waits(16, "k", 1) {
-		t.Error("the broker may have sent 16 when it knew of 12")
+	if waits(17, "k", "a", 1) || len(f.byKey) != 0 {
+		t.Error("when it sent 17 it had heard of the failure: it knew of more than 12")
 	}
-	if f.waits(17, "k", 1) || len(f.byKey) != 0 {
-		t.Error("it had heard of the failure when it sent 17")
+
+	fails(10)
+	f.tell(12, most)
+	if !waits(16, "k", "a", 1) || !waits(17, "k", "b", 1) {
+		t.Error("when it sent 16 it may not have heard, and 17 must not be handled before it")
 	}
-	buffer := []byte("k")
-	f.failed(unsafe.String(&buffer[0], 1), 2, 20, most)
-	buffer[0] = 'x' // the next frame
-	f.tell(20, most)
-	if !f.waits(21, "k", 1) {
-		t.Error("its name was not kept")
+	f.tell(14, most)
+	if waits(18, "k", "a", 1) || waits(19, "k", "b", 1) {
+		t.Error("16 has come again, and what was behind it follows")
 	}
-	if f.waits(21, "k", 3) || f.waits(22, "k", 1) {
-		t.Error("it has come again, and the others follow it")
+
+	fails(10)
+	f.tell(12, most)
+	if !waits(13, "k", "a", 1) || waits(14, "k", "failed", 2) || waits(15, "k", "a", 1) {
+		t.Error("the one that failed has come again")
 	}
+
+	f = failedKeys{}
 	for n := range uint64(1000) {
 		f.failed(fmt.Sprint(n), 1, 3*n, most)
 		f.tell(3*n, most)
