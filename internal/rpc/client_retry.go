@@ -83,6 +83,19 @@ func (r *retrial) run(ctx context.Context, err error, open func(context.Context)
 	}
 }
 
+// openFirst opens a stream for the first time. A client that waits for its broker tries again when the connection is lost just then.
+func (c *Client) openFirst(ctx context.Context, open func(wait bool) error) error {
+	var gaps pauses
+	err := open(false)
+	for c.options.Wait && connectionLost(err) && ctx.Err() == nil {
+		if cause := sleep(ctx, gaps.afterLoss()); cause != nil {
+			return cause
+		}
+		err = open(true)
+	}
+	return err
+}
+
 // sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -32,7 +32,8 @@ type ClientOptions struct {
 	Token func() (string, error)
 	// ConnectTimeout bounds how long Dial waits for the connection, and every attempt to get it back. 0: 5 s.
 	ConnectTimeout time.Duration
-	// Wait makes Dial try again until its context ends, instead of giving up at the first failure.
+	// Wait makes Dial try again until its context ends, instead of giving up at the first failure; and so with Publisher and Subscribe, when
+	// the connection is lost before they have opened their first stream.
 	Wait bool
 	// ReconnectTimeout is how long a Publisher and a subscription try to get a lost connection back. 0: for ever.
 	ReconnectTimeout time.Duration

@@ -92,7 +92,11 @@ func (c *Client) Publisher(ctx context.Context, o PublisherOptions) (*Publisher,
 	if o.MaxWait > 0 {
 		p.window.prefix = appendPatience(nil, fieldFrameMaxWait, o.MaxWait)
 	}
-	stream, err := p.open(life, ctx, false)
+	var stream *publishCall
+	err := c.openFirst(ctx, func(wait bool) (err error) {
+		stream, err = p.open(life, ctx, wait)
+		return err
+	})
 	if err != nil {
 		cancel()
 		return nil, c.callError(err)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -118,6 +119,43 @@ func TestLongOutage(t *testing.T) {
 			}
 			if len(s.gaps) != 1 {
 				t.Errorf("%d gaps told", len(s.gaps))
+			}
+		}
+	})
+}
+
+// TestWaitForTheFirstStream: a client that waits for its broker also does when the connection is lost before there is a stream.
+func TestWaitForTheFirstStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site := newSite(t, nil)
+		hasty := site.client(t, nil)
+		patient := site.client(t, func(o *ClientOptions) { o.Wait = true })
+		site.kill(t)
+		if err := hasty.Subscribe(t.Context(), SubscribeOptions{Patterns: []string{"a"}}, nil); err == nil {
+			t.Error("subscribed without a broker")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := patient.Subscribe(ctx, SubscribeOptions{Patterns: []string{"a"}}, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting in vain: %v", err)
+		}
+		time.AfterFunc(time.Minute, func() { site.start(t) })
+		publisher := make(chan *Publisher, 1)
+		go func() {
+			p, err := patient.Publisher(t.Context(), PublisherOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			publisher <- p
+		}()
+		s := subscribe(t, patient, SubscribeOptions{Patterns: []string{"a"}})
+		if p := <-publisher; p != nil {
+			if _, err := p.Publish(t.Context(), &core.Message{Topic: "a", Payload: []byte("x")}); err != nil {
+				t.Error(err)
+			}
+			s.take(t, 1)
+			if err := p.Close(t.Context()); err != nil {
+				t.Error(err)
 			}
 		}
 	})

@@ -44,7 +44,11 @@ func (c *Client) Subscribe(ctx context.Context, o SubscribeOptions, handle func(
 		s.pool = newPool(o.Parallel, s.handleJob)
 		defer s.pool.workers.Wait()
 	}
-	call, err := s.open(ctx, false)
+	var call *subscribeCall
+	err := c.openFirst(ctx, func(wait bool) (err error) {
+		call, err = s.open(ctx, wait)
+		return err
+	})
 	if err != nil {
 		return c.callError(err)
 	}
