@@ -11,8 +11,9 @@ SOURCES  := cmd internal packaging proto
 # Extra flags for the benchmarks, for example BENCH='Publish' BENCHFLAGS='-count 10'.
 BENCH      ?= .
 BENCHFLAGS ?=
-# How long each fuzz target runs.
+# How long each fuzz target runs, and the soak.
 FUZZTIME ?= 30s
+SOAK     ?= 1m
 # Rows and flags for bench-peers.
 ROWS      ?=
 PEERFLAGS ?=
@@ -138,6 +139,10 @@ check-release: $(BIN)/goreleaser-$(GORELEASER) ## builds a release and tests wha
 	$(REMOTE) goreleaser check
 	$(MAKE) release-snapshot
 	TINYBROKER_DIST=$(CURDIR)/dist $(GO) test -count=1 ./packaging
+
+# SOAK=1h for an hour; TINYBROKER_SOAK_SEED repeats a run. It ends with the round in which the time is over.
+soak: ## publishers, subscribers and members, and everything that can go wrong with them
+	TINYBROKER_SOAK=$(SOAK) $(GO) test -race -count 1 -run '^TestSoak$$' -v -timeout 0 ./cmd/tinybroker
 
 tools: $(BIN)/buf-$(BUF) $(BIN)/golangci-lint-$(GOLANGCI_LINT) $(BIN)/grpcurl-$(GRPCURL) $(BIN)/goreleaser-$(GORELEASER)
 
