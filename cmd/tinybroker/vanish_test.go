@@ -180,7 +180,7 @@ func TestVanishedMember(t *testing.T) {
 	inTime := func(name, what string) {
 		took := time.Since(began)
 		t.Logf("%s: %s after %v", name, what, took.Round(10*time.Millisecond))
-		if took > 18*time.Second {
+		if took > 20*time.Second { // 15 s, and what a busy machine takes
 			t.Errorf("%s: %s after %v", name, what, took)
 		}
 	}
