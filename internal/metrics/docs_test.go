@@ -30,7 +30,7 @@ func rows(t *testing.T, path string) (all [][]string) {
 			continue
 		}
 		var cells []string
-		for _, cell := range strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|") {
+		for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
 			cells = append(cells, strings.ReplaceAll(strings.TrimSpace(cell), "`", ""))
 		}
 		all = append(all, cells)
@@ -153,7 +153,7 @@ func checkExpr(t *testing.T, where, expr string, families map[string]*dto.Metric
 				t.Errorf("%s: %s: no label %s", where, expr, l[1])
 			}
 			if l[1] == "reason" || l[1] == "group" || l[1] == "mode" {
-				for _, value := range strings.Split(l[2], "|") {
+				for value := range strings.SplitSeq(l[2], "|") {
 					if all := append(valuesOf(f, l[1]), otherGroups); !slices.Contains(all, value) {
 						t.Errorf("%s: %s: no %s %q", where, expr, l[1], value)
 					}
@@ -162,7 +162,7 @@ func checkExpr(t *testing.T, where, expr string, families map[string]*dto.Metric
 		}
 	}
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
-		for _, label := range strings.Split(m[1], ",") {
+		for label := range strings.SplitSeq(m[1], ",") {
 			if label = strings.TrimSpace(label); !slices.Contains(known, label) {
 				t.Errorf("%s: %s: no label %s", where, expr, label)
 			}
