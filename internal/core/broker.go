@@ -297,8 +297,8 @@ func (b *Broker) Close() {
 // Draining returns a channel that is closed when draining begins.
 func (b *Broker) Draining() <-chan struct{} { return b.draining }
 
-// CountRefused adds messages that were refused as invalid before they got here to the count of refused ones.
-func (b *Broker) CountRefused(n int) { b.counters.refused[RefusedInvalid].Add(uint64(n)) }
+// CountRefused adds messages that were refused before they got here, for the reason that err tells, to the count of refused ones.
+func (b *Broker) CountRefused(err error, n int) { b.counters.refused[refuseReason(err)].Add(uint64(n)) }
 
 func (b *Broker) isDraining() bool {
 	select {

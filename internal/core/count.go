@@ -77,8 +77,10 @@ type RefuseReason int
 
 // The reasons.
 const (
-	// RefusedInvalid: the message broke a rule, or its publisher may not publish it.
+	// RefusedInvalid: the message broke a rule.
 	RefusedInvalid RefuseReason = iota
+	// RefusedNotAllowed: its publisher has no right to publish there.
+	RefusedNotAllowed
 	// RefusedGroupFull: a group has no room, and its policy is to refuse.
 	RefusedGroupFull
 	// RefusedMemory: the broker holds max_memory.
@@ -93,7 +95,7 @@ const (
 
 // String returns the reason as metrics spell it.
 func (r RefuseReason) String() string {
-	words := [...]string{"invalid", "group_full", "memory", "draining", "canceled"}
+	words := [...]string{"invalid", "not_allowed", "group_full", "memory", "draining", "canceled"}
 	if r < 0 || r >= refuseReasons {
 		return fmt.Sprintf("RefuseReason(%d)", int(r))
 	}
@@ -102,6 +104,8 @@ func (r RefuseReason) String() string {
 
 func refuseReason(err error) RefuseReason {
 	switch {
+	case errors.Is(err, ErrNotAllowed):
+		return RefusedNotAllowed
 	case errors.Is(err, ErrGroupFull):
 		return RefusedGroupFull
 	case errors.Is(err, ErrMemory):

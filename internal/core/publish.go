@@ -148,12 +148,8 @@ func (b *Broker) refuse(runs []Run, err error) {
 		if r.Err == nil {
 			r.Err = err
 		}
-		b.countRefused(r.Err, r.Count)
+		b.CountRefused(r.Err, r.Count)
 	}
-}
-
-func (b *Broker) countRefused(err error, n int) {
-	b.counters.refused[refuseReason(err)].Add(uint64(n))
 }
 
 func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) error {
@@ -174,7 +170,7 @@ func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) er
 		accepted += r.Accepted
 		unrouted += r.Unrouted
 		if r.Accepted < r.Count {
-			b.countRefused(r.Err, r.Count-r.Accepted)
+			b.CountRefused(r.Err, r.Count-r.Accepted)
 		}
 	}
 	c := &b.counters

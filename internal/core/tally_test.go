@@ -151,7 +151,8 @@ func TestTallyNamesEveryRefusal(t *testing.T) {
 	bad := batchOf(numbered("bad", 0, 3)...)
 	bad.Runs[0].Err = errors.New("too loud")
 	publishBatch(t, b, bad)
-	b.CountRefused(2)
+	b.CountRefused(ErrTopicInvalid, 2)
+	b.CountRefused(fmt.Errorf("%w: to shout", ErrNotAllowed), 7)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	patient := batchOf(numbered("full", 0, 2)...)
@@ -164,8 +165,8 @@ func TestTallyNamesEveryRefusal(t *testing.T) {
 	if err := b.Publish(t.Context(), late); !errors.Is(err, ErrDraining) {
 		t.Errorf("%v", err)
 	}
-	wantCounts(t, "refused", b.Tally().Refused, map[string]uint64{"memory": 1, "group_full": 4, "invalid": 5, "canceled": 2, "draining": 6})
-	if st := b.Stats(); st.Refused != 18 || st.Published != 1 {
+	wantCounts(t, "refused", b.Tally().Refused, map[string]uint64{"memory": 1, "group_full": 4, "invalid": 5, "not_allowed": 7, "canceled": 2, "draining": 6})
+	if st := b.Stats(); st.Refused != 25 || st.Published != 1 {
 		t.Errorf("%d refused, %d published", st.Refused, st.Published)
 	}
 }

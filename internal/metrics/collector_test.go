@@ -86,7 +86,7 @@ func TestMetricNames(t *testing.T) {
 	want := map[string]string{
 		"published_messages_total":     "counter",
 		"published_bytes_total":        "counter",
-		"refused_messages_total":       "counter reason=canceled,draining,group_full,invalid,memory",
+		"refused_messages_total":       "counter reason=canceled,draining,group_full,invalid,memory,not_allowed",
 		"unrouted_messages_total":      "counter",
 		"matched_messages_total":       "counter mode=broadcast,group",
 		"delivered_messages_total":     "counter mode=broadcast,group",

@@ -42,16 +42,16 @@ func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybroke
 	connOf(ctx).use()
 	broker := s.server.broker
 	if err := s.server.checkFrame(request); err != nil {
-		broker.CountRefused(1)
+		broker.CountRefused(err, 1)
 		return nil, err
 	}
 	record, topic, maxWait, err := publishRecord(request, broker.Options().MaxMessageSize)
 	if err != nil {
-		broker.CountRefused(1)
+		broker.CountRefused(err, 1)
 		return nil, err
 	}
 	if err := checkPublish(sessionOf(ctx).publishing(), topic); err != nil {
-		broker.CountRefused(1)
+		broker.CountRefused(err, 1)
 		return nil, err
 	}
 	inCallOf(ctx).settle() // the broker accounts for it from here on

@@ -464,3 +464,68 @@ func mixedMember(t *testing.T, station *station, group string, n int) {
 		}
 	}
 }
+
+// TestGaugesOfThoseWhoMayNot: who is not let in, who publishes what he may not, and whose right goes while he is there, leaves no trace in the
+// gauges and is counted for what it is.
+func TestGaugesOfThoseWhoMayNot(t *testing.T) {
+	const reader = "- {name: reader, token_hash: HASH:reader, subscribe: {allow: x}, group: {allow: g}}\n"
+	station := guarded(t, "identities:\n"+stayingIdentity+reader+"- {name: quiet, token_hash: HASH:quiet, publish: {allow: y}}\n")
+	m := newMeter(t, station)
+	before := m.standing(t)
+	stop := m.watch(t)
+	publisher := station.stub(t, as("staying"))
+	for range 5 {
+		if _, err := tryOpen(t.Context(), station.stub(t, as("wrong")), &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"x"}}); err == nil {
+			t.Error("a stranger subscribes")
+		}
+		if _, err := station.stub(t, as("quiet")).Publish(t.Context(), &tinybrokerv1.PublishRequest{Topic: "x"}); err == nil {
+			t.Error("published what may not be published")
+		}
+	}
+	stub := station.stub(t, as("reader"))
+	for i := range 4 {
+		o := &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"x"}}
+		if i >= 2 {
+			o.ConsumerGroup = "g"
+		}
+		open(t, stub, o)
+	}
+	member := joinStock(t, publisher, &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"x"}})
+	for i := range 20 {
+		publishOne(t, publisher, "x", numbered(uint64(i), 1000))
+	}
+	station.server.UseIdentities(identitiesOf(t, "identities:\n"+stayingIdentity))
+	eventually(t, "the group's work has gone to who may have it", func() bool {
+		for len(member.deliveries) > 0 {
+			d := <-member.deliveries
+			member.ack(t, d.sequence, d.sequence)
+		}
+		return station.broker.Tally().GroupTotals.Acked == 20
+	})
+	member.leave(t)
+	eventually(t, "the gauges are what they were", func() bool {
+		after := m.standing(t)
+		for _, passing := range []string{"connections", "groups", "group_pending/g", "group_in_flight/g", "group_members/g"} {
+			if passing != "connections" && after[passing] != 0 && passing != "groups" {
+				return false
+			}
+			delete(after, passing) // clients keep their connections, and the group lingers
+		}
+		want := maps.Clone(before)
+		delete(want, "connections")
+		delete(want, "groups")
+		return maps.Equal(after, want)
+	})
+	stop()
+	checkBooks(t, m)
+	c, _ := m.scrape(t)
+	for name, n := range map[string]float64{
+		"subscriptions_ended_total/revoked": 4, "subscriptions_ended_total/left": 1, "refused_messages_total/not_allowed": 5,
+		"grpc_server_handled_total/Unauthenticated,Subscribe,tinybroker.v1.BrokerService,bidi_stream": 5 + 4,
+		"grpc_server_handled_total/PermissionDenied,Publish,tinybroker.v1.BrokerService,unary":        5,
+	} {
+		if c[name] != n {
+			t.Errorf("%s is %g, want %g", name, c[name], n)
+		}
+	}
+}
