@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -126,6 +127,35 @@ func TestExampleClientsTakeLargeMessages(t *testing.T) {
 			line := strings.Repeat("x", 1<<20-100) + "\n"
 			b.example(l.name, append(slices.Clone(l.publish), "a"), reading(strings.NewReader(strings.Repeat(line, messages)))).ended(0)
 			eventually(t, "all are there", func() bool { return len(sub.stdout.String()) == messages*len("a "+line) })
+		})
+	}
+}
+
+// With TLS and a token they may do what their identity may, and without a token nothing.
+func TestExampleClientsAreSecure(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			b := *f.broker
+			b.t = t
+			tls := env("TINYBROKER_TLS_CA=" + f.issuer.CA)
+			token := env("TINYBROKER_TOKEN_FILE=" + filepath.Join(f.issuer.Dir, "one.token"))
+			topic := "in." + l.name
+			sub := b.example(l.name, append(slices.Clone(l.subscribe), topic), tls, token)
+			sub.says("subscribed as ")
+			b.example(l.name, append(slices.Clone(l.publish), topic), tls, token, reading(strings.NewReader("1\n2\n"))).ended(0)
+			sub.printed(numbered(topic, 1, 2))
+			refused := b.example(l.name, append(slices.Clone(l.subscribe), "out"), tls, token)
+			refused.ended(1)
+			if got := refused.stderr.String(); !strings.Contains(strings.ToLower(got), "not allowed") {
+				t.Errorf("it may not, and said %s", got)
+			}
+			nobody := b.example(l.name, append(slices.Clone(l.subscribe), topic), tls)
+			nobody.ended(1)
+			if got := nobody.stderr.String(); !strings.Contains(strings.ToLower(got), "no credential") {
+				t.Errorf("it has no token, and said %s", got)
+			}
 		})
 	}
 }

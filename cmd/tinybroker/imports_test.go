@@ -35,9 +35,10 @@ var arrows = map[string][]string{
 	"internal/auth/certtest": nil,
 
 	// What clients of others look like.
-	"docs/examples/go/publish":   {"proto/tinybroker/v1"},
-	"docs/examples/go/subscribe": {"proto/tinybroker/v1"},
-	"docs/examples/go/worker":    {"proto/tinybroker/v1"},
+	"docs/examples/go/client":    nil,
+	"docs/examples/go/publish":   {"docs/examples/go/client", "proto/tinybroker/v1"},
+	"docs/examples/go/subscribe": {"docs/examples/go/client", "proto/tinybroker/v1"},
+	"docs/examples/go/worker":    {"docs/examples/go/client", "proto/tinybroker/v1"},
 	// No part of the program: what makes and looks at a release.
 	"internal/licenses": nil,
 	"packaging":         nil,

@@ -1,4 +1,5 @@
 // What publishers, subscribers and workers share: the client, and when to come back to a broker.
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import grpc from '@grpc/grpc-js';
 import protoLoader from '@grpc/proto-loader';
@@ -15,8 +16,22 @@ const contract = grpc.loadPackageDefinition(
   }),
 ).tinybroker.v1;
 
+// credentials are what the environment says: TINYBROKER_TLS_CA for a broker with TLS, TINYBROKER_TOKEN_FILE for one that
+// wants a token, which goes over TLS only and is read for each call, so that it can be exchanged.
+function credentials({ TINYBROKER_TLS_CA: ca, TINYBROKER_TOKEN_FILE: tokenFile } = process.env) {
+  if (!ca) return grpc.credentials.createInsecure();
+  const tls = grpc.credentials.createSsl(readFileSync(ca));
+  if (!tokenFile) return tls;
+  const token = grpc.credentials.createFromMetadataGenerator((_, callback) => {
+    const metadata = new grpc.Metadata();
+    metadata.set('authorization', `Bearer ${readFileSync(tokenFile, 'utf8').trim()}`);
+    callback(null, metadata);
+  });
+  return grpc.credentials.combineChannelCredentials(tls, token);
+}
+
 export function connect(address = process.env.TINYBROKER_SERVER || '127.0.0.1:7710') {
-  return new contract.BrokerService(address, grpc.credentials.createInsecure(), {
+  return new contract.BrokerService(address, credentials(), {
     // Notices within 15 s that the broker's machine has gone. More often than every 5 s is cut off.
     'grpc.keepalive_time_ms': 10_000,
     'grpc.keepalive_timeout_ms': 5_000,

@@ -12,13 +12,29 @@ COMES_BACK_FROM = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUST
 
 
 def connect():
-    channel = grpc.insecure_channel(os.environ.get("TINYBROKER_SERVER") or "127.0.0.1:7710", options=[
+    """TINYBROKER_TLS_CA is for a broker with TLS, TINYBROKER_TOKEN_FILE for one that wants a token, which goes over TLS only."""
+    address = os.environ.get("TINYBROKER_SERVER") or "127.0.0.1:7710"
+    options = [
         ("grpc.keepalive_time_ms", 10_000),  # more often than every 5 s is cut off
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-    ])
+    ]
+    ca, token_file = os.environ.get("TINYBROKER_TLS_CA"), os.environ.get("TINYBROKER_TOKEN_FILE")
+    if ca:
+        credentials = grpc.ssl_channel_credentials(read(ca))
+        if token_file:
+            token = grpc.access_token_call_credentials(read(token_file).decode().strip())
+            credentials = grpc.composite_channel_credentials(credentials, token)
+        channel = grpc.secure_channel(address, credentials, options=options)
+    else:
+        channel = grpc.insecure_channel(address, options=options)
     return tinybroker_pb2_grpc.BrokerServiceStub(channel)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def comes_back(call):

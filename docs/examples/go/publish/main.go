@@ -12,11 +12,10 @@ import (
 	"os"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"codeberg.org/tinybroker/tinybroker/docs/examples/go/client"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
@@ -32,11 +31,7 @@ func main() {
 }
 
 func run(ctx context.Context, topic string, lines io.Reader) error {
-	address := os.Getenv("TINYBROKER_SERVER")
-	if address == "" {
-		address = "127.0.0.1:7710"
-	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := client.Connect()
 	if err != nil {
 		return err
 	}

@@ -13,12 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"codeberg.org/tinybroker/tinybroker/docs/examples/go/client"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
@@ -34,21 +32,15 @@ func main() {
 }
 
 func run(ctx context.Context, patterns []string) error {
-	address := os.Getenv("TINYBROKER_SERVER")
-	if address == "" {
-		address = "127.0.0.1:7710"
-	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		// Notices within 15 s that the broker's machine has gone. More often than every 5 s is cut off.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
+	conn, err := client.Connect()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	client := tinybrokerv1.NewBrokerServiceClient(conn)
+	broker := tinybrokerv1.NewBrokerServiceClient(conn)
 	open := &tinybrokerv1.OpenSubscription{TopicPatterns: patterns, ClientName: "go-subscriber"}
 	for attempt := 0; ; attempt++ {
-		opened, again, err := subscribe(ctx, client, open)
+		opened, again, err := subscribe(ctx, broker, open)
 		fmt.Fprintln(os.Stderr, err)
 		if !again {
 			return err
@@ -67,10 +59,10 @@ func run(ctx context.Context, patterns []string) error {
 }
 
 // subscribe reads one subscription to its end. It tells whether it was open, and whether to come back.
-func subscribe(ctx context.Context, client tinybrokerv1.BrokerServiceClient, open *tinybrokerv1.OpenSubscription) (opened, again bool, err error) {
+func subscribe(ctx context.Context, broker tinybrokerv1.BrokerServiceClient, open *tinybrokerv1.OpenSubscription) (opened, again bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.Subscribe(ctx)
+	stream, err := broker.Subscribe(ctx)
 	if err != nil {
 		return false, comesBack(err), err
 	}

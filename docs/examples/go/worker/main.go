@@ -14,9 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
+	"codeberg.org/tinybroker/tinybroker/docs/examples/go/client"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
@@ -47,11 +45,7 @@ func handle(m *tinybrokerv1.Message, attempt uint32) error {
 // run works until stop is done, and then leaves: what it has not begun with goes to other members, at no cost.
 // It does not come back after a lost connection; see ../subscribe for that.
 func run(stop context.Context, group string, patterns []string) error {
-	address := os.Getenv("TINYBROKER_SERVER")
-	if address == "" {
-		address = "127.0.0.1:7710"
-	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := client.Connect()
 	if err != nil {
 		return err
 	}
