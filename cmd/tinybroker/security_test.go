@@ -118,7 +118,7 @@ func TestSecurityOfCommands(t *testing.T) {
 		{"by another name", f.as("two", "status", "--tls-server-name", "elsewhere"), exitUnavailable, "certificate is valid for localhost, not elsewhere"},
 		{"by a name of its own", f.as("two", "status", "--tls-server-name", "localhost"), 0, ""},
 	} {
-		p := start(t, c.args, reading(strings.NewReader("line\n")))
+		p := start(t, c.args, reading(strings.NewReader("line\n")), env("HTTPS_PROXY=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1", "NO_PROXY=", "no_proxy="))
 		p.ended(c.code)
 		if got := p.stderr.String(); !strings.Contains(got, c.want) || c.want != "" && (strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "tinybroker: ")) {
 			t.Errorf("%s: %q", c.name, got)
@@ -131,7 +131,9 @@ func TestTokensWithoutTLS(t *testing.T) {
 	t.Parallel()
 	issuer := certtest.New(t)
 	token := issuer.File("token", "one\n", 0o600)
-	b := startBroker(t, "--auth-file", issuer.File("auth.yaml", authText("identities:\n"+identityOne), 0o600))
+	socket := "unix://" + issuer.Dir + "/s"
+	b := startBroker(t, "--listen", socket, "--auth-file", issuer.File("auth.yaml", authText("identities:\n"+identityOne), 0o600))
+	b.address, _, _ = strings.Cut(b.address, "\n")
 	for _, c := range []struct {
 		args []string
 		code int
@@ -141,10 +143,13 @@ func TestTokensWithoutTLS(t *testing.T) {
 		{[]string{"pub", "in.x", "y"}, exitAuth, "no credential"},
 		{[]string{"pub", "in.x", "y", "--tls", "--token-file", token}, exitUnavailable, "TLS mismatch: the server does not speak TLS; leave --tls and its files out"},
 	} {
-		p := start(t, append(c.args, "-s", b.address))
-		p.ended(c.code)
-		if got := p.stderr.String(); !strings.Contains(got, c.want) {
-			t.Errorf("%q: %q", c.args, got)
+		for _, server := range []string{b.address, socket} {
+			// A proxy is for other machines.
+			p := start(t, append(c.args, "-s", server), env("HTTPS_PROXY=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1", "NO_PROXY=", "no_proxy="))
+			p.ended(c.code)
+			if got := p.stderr.String(); !strings.Contains(got, c.want) {
+				t.Errorf("%s: %q: %q", server, c.args, got)
+			}
 		}
 	}
 	for _, server := range []string{"10.255.255.1:7710", "broker.example:7710", "dns:///localhost.example"} {

@@ -17,11 +17,13 @@ type Permission struct {
 	allow, deny *PatternSet // nil: empty
 	key         string
 
-	verdicts [verdictSlots]atomic.Pointer[verdict]
+	verdicts atomic.Pointer[verdicts] // nil: nobody has asked
 }
 
-// verdictSlots is how many names a permission remembers at most.
-const verdictSlots = 256
+// verdicts are what a permission remembers: in each row two names, of those that belong there.
+type verdicts [verdictRows][2]atomic.Pointer[verdict]
+
+const verdictRows = 512
 
 // verdict is what a permission has to say about one name.
 type verdict struct {
@@ -82,13 +84,26 @@ func (p *Permission) Allows(name []byte) bool {
 	if p == nil {
 		return true
 	}
-	slot := &p.verdicts[maphash.Bytes(verdictSeed, name)%verdictSlots]
-	if v := slot.Load(); v != nil && v.name == string(name) {
-		return v.allowed
+	table := p.verdicts.Load()
+	if table == nil {
+		table = new(verdicts)
+		p.verdicts.Store(table) // should two do so at once, a few verdicts are forgotten
+	}
+	hash := maphash.Bytes(verdictSeed, name)
+	row := &table[hash%verdictRows]
+	free := hash / verdictRows % 2
+	for i := range row {
+		v := row[i].Load()
+		if v != nil && v.name == string(name) {
+			return v.allowed
+		}
+		if v == nil {
+			free = uint64(i)
+		}
 	}
 	v := &verdict{name: string(name)}
 	v.allowed = p.Match(v.name)
-	slot.Store(v)
+	row[free].Store(v)
 	return v.allowed
 }
 

@@ -123,8 +123,7 @@ type session struct {
 
 // show takes note of the credential that a call came with. A token that is sent counts alone, whatever certificate there is.
 func (s *session) show(ctx context.Context) error {
-	md, _ := metadata.FromIncomingContext(ctx)
-	switch sent := md.Get("authorization"); len(sent) {
+	switch sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) {
 	case 0:
 	case 1:
 		scheme, token, _ := strings.Cut(sent[0], " ")
