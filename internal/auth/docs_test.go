@@ -16,7 +16,7 @@ func TestDocumentedAuthFile(t *testing.T) {
 	}
 	_, text, _ := strings.Cut(string(data), "```yaml by=TestDocumentedAuthFile\n")
 	text, _, _ = strings.Cut(text, "```")
-	text = regexp.MustCompile(`sha256:([0-9a-f]{6})\.\.\.`).ReplaceAllStringFunc(text, func(s string) string { return HashToken(s) })
+	text = regexp.MustCompile(`sha256:([0-9a-f]{6})\.\.\.`).ReplaceAllStringFunc(text, HashToken)
 	ids, err := Parse("security.md", []byte(text))
 	if err != nil {
 		t.Fatal(err)

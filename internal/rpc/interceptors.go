@@ -3,8 +3,10 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -32,9 +34,12 @@ func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 		observed.ctx = context.WithValue(observed.ctx, sessionKey{}, session)
 	}
 	call := func() error { return handler(srv, observed) }
-	if strings.HasPrefix(info.FullMethod, reflectionPrefix) {
+	switch {
+	case strings.HasPrefix(info.FullMethod, reflectionPrefix):
 		err = s.untilEnded(observed.in, session, call)
-	} else {
+	case rules[info.FullMethod] == anyone:
+		err = s.atOnce(call)
+	default:
 		err = call()
 	}
 	return s.toStatus(info.FullMethod, err)
@@ -82,6 +87,20 @@ func (s *Server) untilEnded(in *inCall, session *session, call func() error) err
 		return core.ErrDraining
 	case <-session.ended():
 		return session.why()
+	}
+}
+
+// atOnce runs the handler of a method that anyone may call: who says nothing is not waited for, whoever it is.
+func (s *Server) atOnce(call func() error) error {
+	ended := make(chan error, 1)
+	s.loops.Go(func() { ended <- s.guarded(call) })
+	timeout := time.NewTimer(s.options.times.open)
+	defer timeout.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timeout.C:
+		return fmt.Errorf("%w: no request within %s", core.ErrProtocol, s.options.times.open)
 	}
 }
 

@@ -243,3 +243,17 @@ func TestUnknownMethod(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Who calls without a credential, and then says nothing, is not waited for.
+func TestSilentStrangers(t *testing.T) {
+	station := newStation(t, func(_ *core.Options, o *ServerOptions) {
+		o.Identities = identitiesOf(t, sweepIdentities)
+		o.times.open = 200 * time.Millisecond
+	})
+	began := time.Now()
+	err := call(within(t, 5*time.Second), station.dial(t), healthgrpc.Health_Check_FullMethodName, nil)
+	checkStatus(t, err, codes.InvalidArgument, "PROTOCOL")
+	if took := time.Since(began); took < 150*time.Millisecond || took > 3*time.Second {
+		t.Errorf("after %s", took)
+	}
+}
