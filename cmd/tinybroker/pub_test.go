@@ -251,7 +251,9 @@ func TestTuneCollector(t *testing.T) {
 	eventually(t, "the percentage follows the heap", func() bool {
 		debug.FreeOSMemory() // collects
 		got := debug.SetGCPercent(77)
-		return got > 100 && got <= 200
+		// Other tests of this process may hold something, too.
+		want := collectorPercent(128<<20, liveHeap())
+		return want <= 200 && got >= want*9/10 && got <= want*11/10
 	})
 	clear(ballast)
 	stop()
