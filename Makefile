@@ -146,7 +146,7 @@ soak: ## publishers, subscribers and members, and everything that can go wrong w
 
 tools: $(BIN)/buf-$(BUF) $(BIN)/golangci-lint-$(GOLANGCI_LINT) $(BIN)/grpcurl-$(GRPCURL) $(BIN)/goreleaser-$(GORELEASER)
 
-check: tools check-generated check-breaking check-fmt vet vet-platforms vet-peers lint check-tidy check-licenses build race fuzz bench-once check-release
+check: tools check-generated check-breaking check-fmt vet vet-platforms vet-peers lint check-tidy check-licenses build race fuzz soak bench-once check-release
 
 check: FUZZTIME := 5s
 
