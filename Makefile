@@ -77,9 +77,11 @@ lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT)
 
 tidy:
 	$(GO) mod tidy
+	cd internal/bench/peers && $(GO) mod tidy
 
 check-tidy:
 	$(GO) mod tidy -diff
+	cd internal/bench/peers && $(GO) mod tidy -diff
 
 licenses: ## which modules are in the program, and their licences: docs/third-party-licenses.txt
 	$(GO) run ./internal/licenses
