@@ -60,8 +60,11 @@ func (g *group) letter(record []byte, attempt int, reason string) []byte {
 	return g.encoding.Append(nil, &m)
 }
 
-// unlock unlocks the group and publishes the dead letters that have come up meanwhile.
+// unlock unlocks the group, having ended members that it drains, and publishes the dead letters that have come up meanwhile.
 func (g *group) unlock() {
+	if g.draining {
+		g.finishDrainedLocked()
+	}
 	letters := g.letters
 	g.letters = nil
 	g.mu.Unlock()

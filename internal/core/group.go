@@ -35,6 +35,7 @@ type group struct {
 	stop  func() bool
 
 	inFlight int
+	draining bool // members end as soon as there cannot be anything for them any more
 	counters groupCounters
 	outMeter meter
 

@@ -912,6 +912,71 @@ func TestDrainWithAGroup(t *testing.T) {
 	}
 }
 
+// While the broker drains, no member goes as long as something may come back for it.
+func TestADrainWaitsForWhatOthersHold(t *testing.T) {
+	ending := func(m *Member) EndReason { return m.Ending().Reason }
+	for name, test := range map[string]func(t *testing.T, b *Broker, holder, idle *Member){
+		"and acknowledge": func(t *testing.T, _ *Broker, holder, idle *Member) {
+			for range 3 {
+				g, _ := take(holder)
+				if ending(holder) != EndNone || ending(idle) != EndNone {
+					t.Fatal("one has gone while there is work")
+				}
+				holder.Ack(g.all())
+			}
+		},
+		"and lose": func(t *testing.T, _ *Broker, holder, idle *Member) {
+			take(holder)
+			holder.Close()
+			for _, want := range []string{"1", "2", "3"} {
+				g, _ := take(idle)
+				wantPayloads(t, g.payloads, []string{want})
+				idle.Ack(g.all())
+			}
+		},
+		"and fail": func(t *testing.T, b *Broker, holder, idle *Member) {
+			g, _ := take(holder)
+			holder.Nack(Nack{Delay: new(time.Second)}, g.all())
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for i := range 3 {
+				m := holder
+				if g, _ = take(m); len(g.payloads) == 0 {
+					m = idle
+					g, _ = take(m)
+				}
+				wantPayloads(t, g.payloads, []string{fmt.Sprint(i + 1)})
+				m.Ack(g.all())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, nil)
+				holder, idle := join(t, b, JoinOptions{MaxInFlight: 1}), join(t, b, JoinOptions{MaxInFlight: 1})
+				publish(t, b, post{"t", "1", "k"})
+				g, _ := take(holder)
+				publish(t, b, post{"t", "2", "k"}, post{"t", "3", "k"})
+				holder.Nack(Nack{Action: NackRelease}, g.all())
+				g, _ = take(holder)
+				b.Drain()
+				if ending(idle) != EndNone {
+					t.Fatal("the idle one has gone, the other may yet give back what it holds")
+				}
+				holder.Nack(Nack{Action: NackRelease}, g.all())
+				test(t, b, holder, idle)
+				if got := ending(idle); got != EndShuttingDown {
+					t.Errorf("the idle one ended as %s", got)
+				}
+				if got := ending(holder); got != EndShuttingDown && got != EndClosed {
+					t.Errorf("the other one ended as %s", got)
+				}
+				wantBooks(t, b, 3, 0, 0)
+			})
+		})
+	}
+}
+
 // Lanes that lose their members at different times wait for each other's linger without keeping the broker busy.
 func TestLanesLingerOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -328,14 +328,14 @@ func (m *Member) finishLocked() {
 	case m.inFlight > 0:
 	case m.leaving:
 		m.endLocked(EndLeft)
-	case m.draining && m.lane.ready == 0:
+	case m.draining && !m.lane.mayHaveMore():
 		m.endLocked(EndShuttingDown)
 	}
 }
 
 func (m *Member) drain() {
 	m.group.mu.Lock()
-	m.draining = true
+	m.draining, m.group.draining = true, true
 	m.finishLocked()
 	m.group.unlock()
 }
