@@ -209,7 +209,7 @@ type rawConn struct {
 	next uint32
 }
 
-func (b *broker) rawConn() *rawConn {
+func (b *broker) rawConn(settings ...http2.Setting) *rawConn {
 	b.t.Helper()
 	c, err := net.Dial("tcp", b.address)
 	if err != nil {
@@ -219,7 +219,7 @@ func (b *broker) rawConn() *rawConn {
 	raw := &rawConn{Conn: c, Framer: http2.NewFramer(c, c), next: 1}
 	_, err = c.Write([]byte(http2.ClientPreface))
 	if err == nil {
-		err = raw.WriteSettings()
+		err = raw.WriteSettings(settings...)
 	}
 	if err != nil {
 		b.t.Fatal(err)
@@ -232,18 +232,24 @@ func (b *broker) rawConn() *rawConn {
 	return raw
 }
 
-// half begins a call and sends part of a message that is said to be of size bytes.
-func (c *rawConn) half(method string, size, part int) error {
+// begin begins a call.
+func (c *rawConn) begin(method string) (id uint32, err error) {
 	var header bytes.Buffer
 	encoder := hpack.NewEncoder(&header)
 	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "test"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
 		if err := encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1], Sensitive: true}); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	id := c.next
+	id = c.next
 	c.next += 2
-	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header.Bytes(), EndHeaders: true}); err != nil {
+	return id, c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header.Bytes(), EndHeaders: true})
+}
+
+// half begins a call and sends part of a message that is said to be of size bytes.
+func (c *rawConn) half(method string, size, part int) error {
+	id, err := c.begin(method)
+	if err != nil {
 		return err
 	}
 	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), make([]byte, part)...)
@@ -266,12 +272,11 @@ func TestHalfSentUnderLoad(t *testing.T) {
 		tinybrokerv1.BrokerService_Subscribe_FullMethodName, tinybrokerv1.AdminService_Watch_FullMethodName,
 	}
 	for range connections {
-		c := b.rawConn()
 		attack.Go(func() {
+			c := b.rawConn()
 			for i := range streams {
-				if err := c.half(methods[i%len(methods)], 2<<20, 1<<20-100); err != nil {
-					t.Error(err)
-					return
+				if c.half(methods[i%len(methods)], 2<<20, 1<<20-100) != nil {
+					c = b.rawConn() // the broker has closed it
 				}
 			}
 		})

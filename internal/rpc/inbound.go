@@ -157,6 +157,7 @@ type inCall struct {
 	flow    *inflow
 	id      uint32
 	told    bool          // the handler waits for refused
+	alien   bool          // it belongs to no service of which clients send much
 	refused chan struct{} // closed when the broker gives the call up
 	cancel  context.CancelFunc
 	stop    func() bool
@@ -213,11 +214,23 @@ func (c *inCall) refuse() {
 		c.givenUp = true
 	}
 	c.flow.mu.Unlock()
-	if c.told {
+	switch {
+	case c.told:
 		close(c.refused)
-	} else {
+	case c.alien:
+		_ = c.flow.raw.Close()
+	default:
 		c.cancel()
 	}
+}
+
+// giveUp ends a call that was refused. A client that has not taken what was sent to it loses its connection: gRPC keeps the whole of a
+// stream, with what came on it, for as long as something waits to be written.
+func giveUp(ctx context.Context, pending *pendingFrames) error {
+	if conn := connOf(ctx); conn != nil && pending.count() > 0 {
+		_ = conn.Close()
+	}
+	return errInbound
 }
 
 // given notes that the handler got the next message.
@@ -305,7 +318,7 @@ func (c observedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 	if !ok {
 		return conn, info, nil
 	}
-	f := &inflow{Conn: conn, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk(), idle: time.Now()}
+	f := &inflow{Conn: conn, raw: raw, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk(), idle: time.Now()}
 	tracked.inflow = f
 	c.in.mu.Lock()
 	c.in.flows[f] = struct{}{}

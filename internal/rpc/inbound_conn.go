@@ -14,6 +14,7 @@ import (
 // changed or kept. Read is for one goroutine; everything else is safe for concurrent use.
 type inflow struct {
 	net.Conn
+	raw  net.Conn // without TLS
 	in   *inbound
 	rest []byte // read, and not handed on yet
 	walk frameWalk
@@ -120,8 +121,8 @@ func (f *inflow) receive(stream uint32, data []byte) {
 // begin makes the call known whose header was read last.
 func (f *inflow) begin(ctx context.Context, method string) context.Context {
 	c := &inCall{flow: f, id: f.walk.call, refused: make(chan struct{})}
-	c.told = method == tinybrokerv1.BrokerService_PublishStream_FullMethodName ||
-		method == tinybrokerv1.BrokerService_Subscribe_FullMethodName || strings.HasPrefix(method, reflectionPrefix)
+	c.told = method == tinybrokerv1.BrokerService_PublishStream_FullMethodName || method == tinybrokerv1.BrokerService_Subscribe_FullMethodName
+	c.alien = !strings.HasPrefix(method, brokerPrefix)
 	ctx, c.cancel = context.WithCancel(ctx)
 	ctx = context.WithValue(ctx, inCallKey{}, c)
 	c.stop = context.AfterFunc(ctx, c.ends)
@@ -141,6 +142,8 @@ func (f *inflow) begin(ctx context.Context, method string) context.Context {
 	}
 	return ctx
 }
+
+const brokerPrefix = "/tinybroker.v1.BrokerService/"
 
 // freeHeaderBytes is how much of a call's header belongs to what any call takes.
 const freeHeaderBytes = 1 << 10

@@ -36,7 +36,7 @@ func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 	call := func() error { return handler(srv, observed) }
 	switch {
 	case strings.HasPrefix(info.FullMethod, reflectionPrefix):
-		err = s.untilEnded(observed.in, session, call)
+		err = s.untilEnded(session, call)
 	case rules[info.FullMethod] == anyone:
 		err = s.atOnce(call)
 	default:
@@ -75,14 +75,12 @@ func (s *observedStream) RecvMsg(m any) error {
 
 // untilEnded runs a handler that is not ours and would keep its stream open for as long as the client does. The
 // return of the call ends the stream, and with it the handler.
-func (s *Server) untilEnded(in *inCall, session *session, call func() error) error {
+func (s *Server) untilEnded(session *session, call func() error) error {
 	ended := make(chan error, 1)
 	s.loops.Go(func() { ended <- s.guarded(call) })
 	select {
 	case err := <-ended:
 		return err
-	case <-in.refusal():
-		return errInbound
 	case <-s.broker.Draining():
 		return core.ErrDraining
 	case <-session.ended():

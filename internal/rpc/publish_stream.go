@@ -32,7 +32,7 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 	case err := <-ended:
 		return err
 	case <-inCallOf(stream.Context()).refusal():
-		return errInbound
+		return giveUp(stream.Context(), &p.pending)
 	case <-s.server.broker.Draining():
 		p.stop()
 		return core.ErrDraining

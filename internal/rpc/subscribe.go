@@ -64,7 +64,7 @@ func (s *brokerService) Subscribe(stream subscribeStream) error {
 			}
 			heard = nil // half-closed: the subscription goes on
 		case <-refused:
-			return errInbound
+			return giveUp(stream.Context(), sender.pending)
 		case err := <-sent:
 			if err != nil {
 				return err
@@ -111,8 +111,8 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 		return nil, fmt.Errorf("%w: the first request must be `open`", core.ErrProtocol)
 	}
 	// Compressing would make a copy of every message for every subscription, and nobody would account for it.
-	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
-		return nil, err
+	if grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
+		return nil, context.Canceled // nothing has been sent on it yet, so the stream is gone
 	}
 	access, err := sessionOf(stream.Context()).receiving(open.GetConsumerGroup())
 	if err != nil {
