@@ -73,7 +73,7 @@ func nextField(b []byte) (f field, rest []byte, ok bool) {
 	}
 	f.num, f.typ, f.overlong = num, typ, tagLen > maxPrefixBytes
 	b = b[tagLen:]
-	n := 0
+	var n int
 	switch typ {
 	case protowire.BytesType:
 		f.value, n = protowire.ConsumeBytes(b)
