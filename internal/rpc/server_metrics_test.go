@@ -347,13 +347,24 @@ func TestBooksOfAMixedRun(t *testing.T) {
 		o.SendTimeout, so.times.linger = time.Second, 300*time.Millisecond
 	})
 	m := newMeter(t, station)
-	open(t, station.stub(t, frozenOptions()...), &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"t.*"}, Capacity: 50})
 	stop := m.watch(t)
 	var clients sync.WaitGroup
 	var mu sync.Mutex
 	var published, refused, bytes, unrouted float64
-	end := time.Now().Add(3 * time.Second)
-	goOn := func() bool { return time.Now().Before(end) }
+	size := func(r *tinybrokerv1.PublishRequest) float64 {
+		return float64(proto.Size(&tinybrokerv1.PublishStreamRequest{Messages: []*tinybrokerv1.Message{{Topic: r.GetTopic(), Payload: r.GetPayload()}}}))
+	}
+	open(t, station.stub(t, frozenOptions()...), &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"frozen"}, Capacity: 50})
+	n := fill(t, station, station.stub(t), "frozen")
+	published += float64(n)
+	bytes += float64(n) * size(&tinybrokerv1.PublishRequest{Topic: "frozen", Payload: numbered(0, 16<<10)})
+	unrouted++ // the one that it was evicted for
+	begun := time.Now()
+	goOn := func() bool {
+		done := station.broker.Tally().GroupTotals
+		lived := time.Since(begun)
+		return lived < 3*time.Second || lived < 20*time.Second && (done.Redelivered == 0 || done.DeadLetters == 0 || done.Acked == 0)
+	}
 	for i := range 2 {
 		stub := station.stub(t)
 		clients.Go(func() {
@@ -369,7 +380,7 @@ func TestBooksOfAMixedRun(t *testing.T) {
 					refused++
 				} else {
 					published++
-					bytes += float64(proto.Size(&tinybrokerv1.PublishStreamRequest{Messages: []*tinybrokerv1.Message{{Topic: request.Topic, Payload: request.Payload}}}))
+					bytes += size(request)
 					if response.GetReceivers() == 0 {
 						unrouted++
 					}
