@@ -175,12 +175,12 @@ func TestNodeWorkerKeepsKeyOrder(t *testing.T) {
 // A worker keeps what takes longer than the ack deadline.
 func TestNodeWorkerExtends(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, "--ack-deadline", "600ms")
+	b := startBroker(t, "--ack-deadline", "2s")
 	worker := b.node([]string{"worker.js", "g", "jobs"})
 	worker.says("member ")
 	other := b.node([]string{"worker.js", "g", "jobs"})
 	other.says("member ")
-	b.pub(`{"name":"long","ms":2500}`+"\n", "jobs")
+	b.pub(`{"name":"long","ms":6000}`+"\n", "jobs")
 	eventually(t, "it is done", func() bool { return worker.stdout.String()+other.stdout.String() == "done long attempt 1\n" })
 	if n := b.hasDone("g").Redelivered; n != 0 {
 		t.Errorf("it was delivered again, %d times", n)
