@@ -2,6 +2,7 @@ package tui
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -67,7 +68,8 @@ func TestPictures(t *testing.T) {
 		n      int
 		want   string
 	}{
-		{nil, 3, "   "}, {[]uint32{1}, 0, ""}, {[]uint32{0, 1, 8, 4}, 4, " ▁█▄"}, {[]uint32{9, 9, 1, 2}, 2, "▄█"}, {[]uint32{5}, 3, "  █"},
+		{nil, 3, "   "}, {[]uint32{1}, 0, ""}, {[]uint32{0, 1, 8, 4}, 4, " ▁█▄"}, {[]uint32{9, 9, 1, 2}, 2, "█▂"}, {[]uint32{5}, 3, "  █"},
+		{[]uint32{8, 0, 0, 4, 0, 0, 0}, 3, "█▄ "}, {append([]uint32{3}, make([]uint32, 59)...), 28, "█" + strings.Repeat(" ", 27)},
 		{[]uint32{0, 0}, 2, "  "}, {[]uint32{1, 1 << 31, 1<<32 - 1}, 3, "▁▅█"},
 	} {
 		if got := g.sparkline(c.values, c.n); got != c.want {

@@ -32,19 +32,21 @@ var asciiGlyphs = glyphs{
 	separator: "|", dot: ".",
 }
 
-// sparkline draws the newest n values, the newest at the right, against the largest of them. Nothing is blank, so that a pause shows.
+// sparkline draws values in n columns, the newest at the right, against the largest of them. Where there are more values than columns, a column
+// is the largest of its few: all the time is shown, and no peak is left out. Nothing is blank, so that a pause shows.
 func (g *glyphs) sparkline(values []uint32, n int) string {
 	if n <= 0 {
 		return ""
 	}
-	values = values[max(0, len(values)-n):]
+	shown := min(n, len(values))
 	var b strings.Builder
-	b.WriteString(strings.Repeat(" ", n-len(values)))
-	if len(values) == 0 {
+	b.WriteString(strings.Repeat(" ", n-shown))
+	if shown == 0 {
 		return b.String()
 	}
 	top := float64(max(1, slices.Max(values)))
-	for _, v := range values {
+	for i := range shown {
+		v := slices.Max(values[i*len(values)/shown : (i+1)*len(values)/shown])
 		if v == 0 {
 			b.WriteByte(' ')
 			continue
