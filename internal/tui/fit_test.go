@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
@@ -62,6 +63,28 @@ func TestColumnsAt80(t *testing.T) {
 		for _, title := range want {
 			if !shown[title] {
 				t.Errorf("view %d: no %s", v, title)
+			}
+		}
+	}
+}
+
+// Whatever rows are sorted by can be seen, in every width: otherwise the key that sorts does nothing that shows.
+func TestSortedColumnStays(t *testing.T) {
+	for _, v := range append(views[1:], core.ViewMembers) {
+		for _, column := range core.SortColumns(v) {
+			for _, w := range []int{minWidth, 60, 80, 100, 200} {
+				s := newStage(t, Options{}, w, 24)
+				s.opened = []*screen{newScreen(v)}
+				s.screen().order.column = column
+				s.gets(sample())
+				if view := s.View(); !strings.ContainsAny(view, "▲▼") {
+					t.Errorf("view %d sorted by %s does not show it in %d columns:\n%s", v, column, w, view)
+				}
+				for _, line := range s.lines() {
+					if width(line) > w {
+						t.Errorf("view %d sorted by %s is wider than %d: %q", v, column, w, line)
+					}
+				}
 			}
 		}
 	}

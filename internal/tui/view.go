@@ -76,11 +76,16 @@ func (m *model) bodyLines() []string {
 	return lines
 }
 
-// panelLines are a title, the heads of the columns, and as many rows as the panel is high.
+// panelLines are a title, the heads of the columns, and as many rows as the panel is high. The column they are sorted by never goes.
 func (m *model) panelLines(f *frame, s *screen, p *panel, focused bool) []string {
-	heads := p.rows.heads()
+	heads, by := p.rows.heads(), m.orderOf(s, p)
+	for i := range heads {
+		if heads[i].sort != "" && heads[i].sort == by.column {
+			heads[i].rank = 0
+		}
+	}
 	widths := fit(heads, m.width)
-	lines := []string{m.rule(f, m.panelTitle(s, p), focused && len(s.panels) > 1), f.headLine(heads, widths, m.orderOf(s, p))}
+	lines := []string{m.rule(f, m.panelTitle(s, p), focused && len(s.panels) > 1), f.headLine(heads, widths, by)}
 	if len(p.keys) == 0 {
 		text := p.empty
 		if s.filter != "" {
