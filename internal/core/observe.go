@@ -54,7 +54,7 @@ func (b *Broker) Observe(q Query) (*Snapshot, error) {
 func (b *Broker) observeTopics(q *Query, snap *Snapshot, s *sampler) {
 	t := topicTables.Get().(*table[TopicStats])
 	defer t.free(topicTables)
-	t.all = slices.Grow(t.all, int(b.router.topics.Load()))
+	t.all = slices.Grow(t.all, snap.Broker.Topics)
 	byReceivers := q.Sort == "subs" || q.Sort == "groups"
 	for i := range b.router.shards {
 		sh := &b.router.shards[i]
@@ -102,7 +102,7 @@ func (rt *route) countReceivers(t *TopicStats) {
 	}
 }
 
-func ownTopic(topic string) bool { return topic[0] == '$' }
+func ownTopic[T string | []byte](topic T) bool { return topic[0] == '$' }
 
 func (rt *route) stats(topic string, s *sampler) TopicStats {
 	return TopicStats{

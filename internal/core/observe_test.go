@@ -43,6 +43,29 @@ func stand(t testing.TB) *Broker {
 	return b
 }
 
+// The number of topics is that of the rows, from the first message on, while samples are taken or not, and when idle topics are forgotten.
+func TestTopicsAreCountedAtOnce(t *testing.T) {
+	b := newBroker(t, nil)
+	agree := func(least, most int) {
+		t.Helper()
+		snap := observe(t, b, Query{View: ViewTopics, Limit: 1})
+		if n := snap.Broker.Topics; n != snap.Rows.Topics || n < least || n > most {
+			t.Errorf("%d topics, %d rows, want %d to %d", n, snap.Rows.Topics, least, most)
+		}
+	}
+	agree(0, 0)
+	subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.event.**"}}) // the broker's own topics are not counted
+	subscribe(t, b, SubscribeOptions{Patterns: []string{"nothing"}})
+	publish(t, b, post{topic: "one"}, post{topic: "one"})
+	agree(1, 1)
+	publish(t, b, post{topic: "one"}, post{topic: "two"})
+	agree(2, 2)
+	for i := range 2 * routeShards * shardRoutes {
+		publish(t, b, post{topic: fmt.Sprint("many.", i)})
+	}
+	agree(routeShards*shardRoutes/2, routeShards*shardRoutes)
+}
+
 func TestSnapshotsHoldWhatHappened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()

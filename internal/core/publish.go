@@ -256,7 +256,7 @@ func (b *Broker) fanOut(p *publication, r *Run, start int) (_ piece, blocked *in
 			done.matched++
 		}
 	}
-	rt.count(p, done)
+	sh.count(rt, r.Topic, p, done)
 	return done, nil, nil
 }
 

@@ -28,7 +28,6 @@ type router struct {
 
 	// generation counts the changes of the index; a route is valid while its generation is the current one.
 	generation atomic.Uint64
-	topics     atomic.Int64 // clients' topics that were published to, at the last sample
 
 	mu      sync.RWMutex
 	index   index[interest]
@@ -40,6 +39,7 @@ type shard struct {
 	mu        sync.Mutex
 	routes    map[string]*route
 	receivers int        // sum of their lengths over routes
+	followed  int        // those of clients' topics that were published to
 	matched   []interest // scratch of lookup
 
 	_ [64]byte // keeps neighbouring shards' locks off one cache line
@@ -56,8 +56,11 @@ type route struct {
 	inMeter, inBytesMeter, outMeter meter
 }
 
-// count adds what was published to the topic.
-func (rt *route) count(p *publication, done piece) {
+// count adds what was published to topic, whose route is rt.
+func (sh *shard) count(rt *route, topic []byte, p *publication, done piece) {
+	if rt.in == 0 && done.count > 0 && !ownTopic(topic) {
+		sh.followed++
+	}
 	rt.in += uint64(done.count)
 	rt.inBytes += uint64(done.size)
 	rt.out += uint64(done.count * done.receivers)
@@ -178,9 +181,24 @@ func (sh *shard) remember(topic string, rt *route, known bool) {
 	}
 	for len(sh.routes) > 1 && (len(sh.routes) > shardRoutes || sh.receivers > shardReceivers) {
 		idlest := sh.idlest(rt)
-		sh.receivers -= len(sh.routes[idlest].receivers)
+		forgotten := sh.routes[idlest]
+		sh.receivers -= len(forgotten.receivers)
+		if forgotten.in > 0 && !ownTopic(idlest) {
+			sh.followed--
+		}
 		delete(sh.routes, idlest)
 	}
+}
+
+// followed is how many topics of clients were published to and are remembered.
+func (r *router) followed() (n int) {
+	for i := range r.shards {
+		sh := &r.shards[i]
+		sh.mu.Lock()
+		n += sh.followed
+		sh.mu.Unlock()
+	}
+	return n
 }
 
 // idlest looks at a few routes, whichever the map offers, and returns the topic that was published to longest ago.

@@ -129,15 +129,10 @@ func (b *Broker) Sample() {
 }
 
 func (r *router) sample(i int) {
-	topics := 0
-	defer func() { r.topics.Store(int64(topics)) }()
 	for n := range r.shards {
 		sh := &r.shards[n]
 		sh.mu.Lock()
-		for topic, rt := range sh.routes {
-			if rt.in > 0 && !ownTopic(topic) {
-				topics++
-			}
+		for _, rt := range sh.routes {
 			rt.inMeter.sample(i, rt.in)
 			rt.inBytesMeter.sample(i, rt.inBytes)
 			rt.outMeter.sample(i, rt.out)

@@ -65,7 +65,7 @@ type Stats struct {
 
 	Subscriptions  int
 	Groups         int
-	Topics         int // followed at the last sample
+	Topics         int // of clients, followed now
 	Connections    int // of whoever serves the broker; core leaves it 0
 	QueuedMessages int64
 	Memory         int64 // bytes held, shared ones once, bookkeeping included
@@ -113,7 +113,7 @@ func (b *Broker) Stats() Stats {
 			st.QueuedMessages += queued
 		}
 	}
-	st.Topics = int(b.router.topics.Load())
+	st.Topics = b.router.followed()
 	for _, g := range b.Groups() {
 		st.Groups++
 		st.QueuedMessages += int64(g.Pending)
