@@ -199,7 +199,7 @@ func (b *Broker) register(c consumer, add func() error) (replaced consumer, err 
 		b.freePatterns(e.patterns)
 		return nil, err
 	}
-	e.previous = b.evictions.tell(e.id)
+	e.previous = b.evictions.tell(e.id, e.access.Identity)
 	b.subscriptions[e.id] = c
 	b.counters.opened.Add(1)
 	return replaced, nil
@@ -235,7 +235,7 @@ func (b *Broker) forget(c consumer) {
 			Peer:     e.peer,
 			Patterns: e.patterns.Strings(),
 			Group:    groupOf(c),
-		}, ending)
+		}, e.access.Identity, ending)
 		b.counters.evicted[ending.evictReason()].Add(1)
 	}
 	b.counters.ended[ending.Reason].Add(1)

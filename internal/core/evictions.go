@@ -13,11 +13,12 @@ type evictionLog struct {
 }
 
 type eviction struct {
-	who    EvictionStats // but for what the ending says
-	ending Ending
+	who      EvictionStats // but for what the ending says
+	identity string        // whose subscription it was
+	ending   Ending
 }
 
-func (l *evictionLog) add(who EvictionStats, ending Ending) {
+func (l *evictionLog) add(who EvictionStats, identity string, ending Ending) {
 	if l.byID == nil {
 		l.byID = make(map[string]int)
 	}
@@ -26,7 +27,7 @@ func (l *evictionLog) add(who EvictionStats, ending Ending) {
 	} else if old := l.ring[l.next].who.ID; l.byID[old] == l.next {
 		delete(l.byID, old)
 	}
-	l.ring[l.next] = eviction{who, ending}
+	l.ring[l.next] = eviction{who, identity, ending}
 	l.byID[who.ID] = l.next
 	l.next = (l.next + 1) % evictionsKept
 }
@@ -38,10 +39,10 @@ func (l *evictionLog) amend(id string, ending Ending) {
 	}
 }
 
-// tell returns the newest eviction of an id, once.
-func (l *evictionLog) tell(id string) *Ending {
+// tell returns the newest eviction of an id, once, and to the identity alone that it has happened to.
+func (l *evictionLog) tell(id, identity string) *Ending {
 	i, ok := l.byID[id]
-	if !ok {
+	if !ok || l.ring[i].identity != identity {
 		return nil
 	}
 	delete(l.byID, id)

@@ -172,6 +172,27 @@ func TestTakeoverByOthers(t *testing.T) {
 	wantEnded(t, mine, EndReplaced, 0)
 }
 
+// How a subscription was evicted is told to whose it was, and to nobody who asks for its id.
+func TestEvictionsAreToldToTheirOwner(t *testing.T) {
+	b := newBroker(t, nil)
+	open := func(identity string) *Subscription {
+		return subscribe(t, b, SubscribeOptions{ID: "x", Patterns: []string{"a"}, Capacity: 1, Overflow: OverflowEvict, Access: Access{Identity: identity}})
+	}
+	first := open("me")
+	publishBatchNoGrace(b, batchOf(numbered("a", 0, 3)...))
+	if e := first.Ending(); e.Reason != EndEvicted {
+		t.Fatalf("ended as %s", e.Reason)
+	}
+	yours := open("you")
+	if p := yours.Previous(); p != nil {
+		t.Errorf("somebody else is told %+v", *p)
+	}
+	yours.Close()
+	if p := open("me").Previous(); p == nil || p.Reason != EndEvicted {
+		t.Errorf("told %+v", p)
+	}
+}
+
 func TestRevoke(t *testing.T) {
 	b := newBroker(t, nil)
 	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"a"}})
