@@ -169,8 +169,11 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 		}
 		d.add(e)
 	}
-	s.queue.settleRoom(&s.broker.memory)
-	s.taken = s.broker.clock.Now()
+	if s.queue.len > 0 {
+		s.taken = s.broker.clock.Now()
+	} else {
+		s.queue.settleRoom(&s.broker.memory)
+	}
 	s.sequence += uint64(d.Count)
 	left, leftBytes := s.takenLocked(int64(d.Count), d.Bytes)
 	if s.lagging {
