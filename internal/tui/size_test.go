@@ -176,11 +176,16 @@ func TestASCII(t *testing.T) {
 func TestTooSmall(t *testing.T) {
 	s := newStage(t, Options{}, 39, 10)
 	s.gets(sample())
+	for w, want := range map[int]string{29: "too small: 29x10, needs 40x10", 20: "needs 40x10", 11: "needs 40x10"} {
+		if got := newStage(t, Options{}, w, 10).View(); got != want {
+			t.Errorf("%d columns: %q, want %q", w, got, want)
+		}
+	}
 	if got := s.View(); got != "too small: 39x10, needs 40x10" {
 		t.Errorf("%q", got)
 	}
 	s.send(tea.WindowSizeMsg{Width: 5, Height: 1})
-	if got := s.View(); got != "too s" {
+	if got := s.View(); got != "needs" {
 		t.Errorf("%q", got)
 	}
 	s.send(tea.WindowSizeMsg{Width: 40, Height: 10})

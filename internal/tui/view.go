@@ -17,7 +17,11 @@ func (m *model) View() string {
 	case m.width == 0 || m.height == 0:
 		return ""
 	case m.width < minWidth || m.height < minHeight:
-		return cut(fmt.Sprintf("too small: %dx%d, needs %dx%d", m.width, m.height, minWidth, minHeight), m.width, "")
+		needs := fmt.Sprintf("needs %dx%d", minWidth, minHeight)
+		if text := fmt.Sprintf("too small: %dx%d, %s", m.width, m.height, needs); width(text) <= m.width {
+			return text
+		}
+		return cut(needs, m.width, "")
 	}
 	lines := m.headerLines()
 	body := m.bodyLines()
