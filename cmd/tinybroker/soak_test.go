@@ -466,7 +466,7 @@ func (s *soak) checkBroker() {
 		s.atRestFirst = s.state().goroutines
 	}
 	// Everybody is there, in every round as in the first.
-	s.await("there are no more goroutines than at first", func() bool { return s.state().goroutines <= s.atRestFirst+10 })
+	s.await("there are no more goroutines than at first", func() bool { return s.state().goroutines <= s.atRestFirst+6 })
 	if st.Memory != 0 || st.QueuedMessages != 0 {
 		s.fault("at rest the broker holds %d bytes, %d messages", st.Memory, st.QueuedMessages)
 	}
@@ -515,7 +515,7 @@ func (s *soak) finish() {
 	room := 48 << 10
 	s.await("descriptors, goroutines and memory are at the baseline", func() bool {
 		now := s.state()
-		return now.descriptors <= s.baseline.descriptors && now.goroutines <= s.baseline.goroutines+2 && now.residentKB <= s.baseline.residentKB+room
+		return now.descriptors <= s.baseline.descriptors && now.goroutines <= s.baseline.goroutines && now.residentKB <= s.baseline.residentKB+room
 	})
 	end := s.state()
 	s.t.Logf("the broker at first: %s; at the end: %s", s.baseline, end)
