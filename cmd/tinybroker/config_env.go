@@ -62,10 +62,10 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// nearest is the name that differs from word in the fewest letters, if they are few.
+// nearest is the name that differs from word in the fewest letters, if they are few, and at most half of the word's.
 func nearest(word string, names []string) string {
 	slices.Sort(names)
-	best, least := "", max(2, len(word)/4)+1
+	best, least := "", min(max(2, len(word)/4), len(word)/2)+1
 	for _, name := range names {
 		if d := distance(word, name); d < least {
 			best, least = name, d

@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"os"
+	"strings"
+)
 
 // What people who come from other brokers type, and what it is here.
 
@@ -32,4 +35,15 @@ func foreignWildcard(pattern string) string {
 		return strings.TrimSuffix(pattern, "#") + "**"
 	}
 	return ""
+}
+
+// expandedByShell reports whether words look like what a shell has made of a pattern without quotes: each of them names
+// a file of the working directory.
+func expandedByShell(words []string) bool {
+	for _, word := range words {
+		if info, err := os.Lstat(word); err != nil || info.IsDir() || strings.ContainsAny(word, "/\\") {
+			return false
+		}
+	}
+	return len(words) > 0
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ func TestFirstMistakes(t *testing.T) {
 		{[]string{"subscribe"}, exitUsage, "unknown command \"subscribe\"\nhint: did you mean tinybroker sub?"},
 		{[]string{"start"}, exitUsage, "unknown command \"start\"\nhint: did you mean tinybroker serve?"},
 		{[]string{"serv"}, exitUsage, "unknown command \"serv\"\nhint: did you mean tinybroker serve?"},
+		{[]string{"foo"}, exitUsage, "unknown command \"foo\"\nhint: see tinybroker --help\n"},
 		{[]string{"topics"}, exitUsage, "unknown command \"topics\"\nhint: did you mean tinybroker ls?"},
 		{[]string{"frobnicate"}, exitUsage, "unknown command \"frobnicate\"\nhint: see tinybroker --help"},
 
@@ -58,6 +60,8 @@ func TestFirstMistakes(t *testing.T) {
 		{[]string{"sub"}, exitUsage, "sub: needs a PATTERN; '**' matches every topic"},
 		{[]string{"sub", "a.**b"}, exitUsage, "sub: invalid pattern \"a.**b\": ** must be a whole segment\n" +
 			"hint: patterns are like orders.created, orders.*, orders.**, orders.{eu,us}; see tinybroker sub --help"},
+		{[]string{"sub", "x", "--format", "{{.Foo}}"}, exitInput, "--format: 1:2: <.Foo>: can't evaluate field Foo\n" +
+			"hint: as in --format '{{.Topic}} {{.Payload}}'; tinybroker sub --help names all that it knows"},
 		{[]string{"ls"}, exitUsage, "ls: needs one of topics, subs, groups, members, evictions"},
 		{[]string{"ls", "topic"}, exitUsage, "hint: did you mean tinybroker ls topics?"},
 	} {
@@ -111,6 +115,27 @@ func TestForeignWildcards(t *testing.T) {
 	} {
 		if got := foreignWildcard(pattern); got != want {
 			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+// Without quotes a shell makes of a pattern the names of files, and nothing would ever arrive, without a word.
+func TestExpandedPatternIsTold(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"deploy.a", "deploy.b"} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir("jobs", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := startBroker(t)
+	b.sub([]string{"deploy.a", "deploy.b"}).says(
+		"deploy.a: also the name of a file here; if the shell has made that of a pattern, quote the pattern, as in 'deploy.*'\n")
+	for _, words := range [][]string{{"jobs"}, {"deploy.a", "deploy.c"}, {"deploy.*"}, {"jobs/../deploy.a"}, nil} {
+		if expandedByShell(words) {
+			t.Errorf("%q is taken for names of files", words)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func newComposer(o *pubOptions) (*composer, error) {
 	}
 	for _, text := range texts { // an unknown field shows only when the template is used
 		if _, err := c.fill.text(text); err != nil {
-			return nil, failf(exitInput, "pub: %w", err)
+			return nil, withHint(failf(exitInput, "pub: %w", err), "as in tinybroker pub -T jobs 'number {{.Seq}}'; tinybroker pub --help names all that it knows")
 		}
 	}
 	return c, nil

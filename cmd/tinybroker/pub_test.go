@@ -61,7 +61,7 @@ func TestPubUsage(t *testing.T) {
 		{[]string{"x", "y", "-T", "-H", "a:{{.Nope}}"}, "pub: template: 1:2: <.Nope>: can't evaluate field Nope"},
 	} {
 		_, stderr, end := runHere(t, "", append([]string{"pub"}, c.args...)...)
-		if end.code != exitInput || stderr != "tinybroker: "+c.want+"\n" {
+		if end.code != exitInput || !strings.HasPrefix(stderr, "tinybroker: "+c.want+"\nhint: as in tinybroker pub -T ") {
 			t.Errorf("%q: %d, %q", c.args, end.code, stderr)
 		}
 	}

@@ -59,7 +59,7 @@ func (o *subOptions) stopPatience() time.Duration {
 func (o *subOptions) checkGroup(onlyHere func(flag string) bool) error {
 	if o.group != "" {
 		if err := core.ValidateGroupName(o.group); err != nil {
-			return badName("group", err)
+			return withHint(badName("group", err), "a group's name is one word without dots or wildcards, such as workers; its dead letters go to $tb.dlq.NAME")
 		}
 	}
 	for _, flag := range []string{"ack", "ack-deadline", "max-attempts", "max-in-flight"} {

@@ -144,7 +144,7 @@ func templateFormat(text, delimiter string, terminal bool) (format, error) {
 	}
 	// A function may well refuse what a message without anything holds.
 	if err != nil && !strings.Contains(err.Error(), ": error calling ") {
-		return nil, failf(exitInput, "--format: %s", templateError(err))
+		return nil, withHint(failf(exitInput, "--format: %s", templateError(err)), "as in --format '{{.Topic}} {{.Payload}}'; tinybroker sub --help names all that it knows")
 	}
 	return func(dst []byte, d *rpc.Delivery) ([]byte, error) {
 		w := sliceWriter{dst}

@@ -59,6 +59,9 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 			s.notices.info("%s is one topic here, and no wildcard; for everything below it write '%s'", pattern, here)
 		}
 	}
+	if expandedByShell(o.patterns) {
+		s.notices.info("%s: also the name of a file here; if the shell has made that of a pattern, quote the pattern, as in 'deploy.*'", o.patterns[0])
+	}
 	s.idle = idleTimer{after: o.idle, fire: func() { s.stop(errIdle) }}
 	s.dropped.tell = func(n uint64) {
 		s.notices.info("dropped by broker: %s, the queue was full", count(n, "message"))
