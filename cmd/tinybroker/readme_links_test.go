@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"path"
@@ -93,6 +94,31 @@ func TestEveryPageIsLinked(t *testing.T) {
 	for _, page := range documents(t) {
 		if !reached[page] && strings.HasPrefix(pageName(page), "docs/") {
 			t.Errorf("%s: nothing leads there; add it to docs/index.md", pageName(page))
+		}
+	}
+}
+
+// TestDecisions: the pages are numbered without a gap, begin with their number, and are all in the table, in order.
+func TestDecisions(t *testing.T) {
+	dir := filepath.Join(root, "docs", "decisions")
+	pages, err := filepath.Glob(filepath.Join(dir, "[0-9]*.md"))
+	if err != nil || len(pages) < 18 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	slices.Sort(pages)
+	var listed []string
+	for _, target := range linksOf(readFile(t, filepath.Join(dir, "README.md"))) {
+		listed = append(listed, filepath.Join(dir, target))
+	}
+	if !slices.Equal(listed, pages) {
+		t.Errorf("the table has %q,\nthere are %q", listed, pages)
+	}
+	for i, page := range pages {
+		if number := fmt.Sprintf("%04d-", i+1); !strings.HasPrefix(filepath.Base(page), number) {
+			t.Errorf("%s: want %s…", filepath.Base(page), number)
+		}
+		if title := fmt.Sprintf("# %d. ", i+1); !strings.HasPrefix(readFile(t, page), title) {
+			t.Errorf("%s does not begin with %q", pageName(page), title)
 		}
 	}
 }
