@@ -129,7 +129,7 @@ With --group the subscription is a member of a consumer group: each message goes
 to one of the members, and is done when that one acknowledges it: once it is
 written or, with --exec, once the command has succeeded. What a member has not
 acknowledged when it ends goes to the others at once; one that is stopped, or
-has its --count, gives back what it has not begun with. Messages with the same
+has its --count, gives back what it has not started. Messages with the same
 key stay in order. The group outlives its last member for a while and goes on
 queueing, so that restarts lose nothing.
 

@@ -42,7 +42,7 @@ func handle(m *tinybrokerv1.Message, attempt uint32) error {
 	return nil
 }
 
-// run works until stop is done, and then leaves: what it has not begun with goes to other members, at no cost.
+// run works until stop is done, and then leaves: what it has not started goes to other members, at no cost.
 // It does not come back after a lost connection; see ../subscribe for that.
 func run(stop context.Context, group string, patterns []string) error {
 	conn, err := client.Connect()
