@@ -26,6 +26,11 @@ func (s processState) String() string {
 	return fmt.Sprintf("%d descriptors, %d threads, %d goroutines, %d KiB, heap %d KiB", s.descriptors, s.threads, s.goroutines, s.residentKB, s.heapKB)
 }
 
+// least is the less of each.
+func (s processState) least(o processState) processState {
+	return processState{min(s.descriptors, o.descriptors), min(s.threads, o.threads), min(s.residentKB, o.residentKB), min(s.goroutines, o.goroutines), min(s.heapKB, o.heapKB)}
+}
+
 // state is what the broker takes now.
 func (s *soak) state() processState {
 	s.t.Helper()
