@@ -896,7 +896,7 @@ func (g *modelGroup) checkAwake(l *lane) {
 		if !m.parked || !m.mayTake() {
 			continue
 		}
-		something := awake < l.ready && (l.returned.Len() > 0 || l.fresh.len > 0 || l.suspects.Len() > 0 && m.inFlight == 0)
+		something := awake < l.ready && l.share(m) > 0 && (l.returned.Len() > 0 || l.fresh.len > 0 || l.suspects.Len() > 0 && m.inFlight == 0)
 		for _, st := range m.held {
 			something = something || st.held && st.next(m) != nil
 		}

@@ -1250,3 +1250,58 @@ func TestAllMissADeadline(t *testing.T) {
 		}
 	})
 }
+
+// TestAShortQueueIsSharedOut: a burst that each member could take whole goes to all of them, however often the first one asks.
+func TestAShortQueueIsSharedOut(t *testing.T) {
+	for _, ack := range []AckMode{AckExplicit, AckNone} {
+		t.Run(ack.String(), func(t *testing.T) {
+			b := newBroker(t, nil)
+			var members []*Member
+			for range 3 {
+				m := join(t, b, JoinOptions{Settings: GroupSettings{Ack: ack}})
+				take(m) // nothing: it waits
+				members = append(members, m)
+			}
+			publish(t, b, numbered("t", 0, 50)...)
+			got := make([]int, len(members))
+			for again := true; again; {
+				again = false
+				for i, m := range members { // the first one asks until it gets no more
+					for g, ok := take(m); ok; g, ok = take(m) {
+						got[i] += len(g.payloads)
+						again = true
+					}
+				}
+			}
+			if got[0]+got[1]+got[2] != 50 || slices.Max(got)-slices.Min(got) > 17 {
+				t.Errorf("50 messages were shared out as %v", got)
+			}
+		})
+	}
+}
+
+// TestNobodyWaitsForTheBlocked: what would be the share of a member whose stream takes nothing is for the others.
+func TestNobodyWaitsForTheBlocked(t *testing.T) {
+	for _, ack := range []AckMode{AckExplicit, AckNone} {
+		t.Run(ack.String(), func(t *testing.T) {
+			b := newBroker(t, nil)
+			blocked := join(t, b, JoinOptions{Settings: GroupSettings{Ack: ack}})
+			works := join(t, b, JoinOptions{Settings: GroupSettings{Ack: ack}})
+			take(works)
+			publish(t, b, numbered("t", 0, 2)...)
+			var d Delivery
+			if !blocked.Take(&d, 1<<20) {
+				t.Fatal("nothing for the one that is to block")
+			}
+			publish(t, b, numbered("t", 2, 38)...)
+			n := 0
+			for g, ok := take(works); ok; g, ok = take(works) {
+				n += len(g.payloads)
+			}
+			if want := 40 - d.Count; n != want {
+				t.Errorf("it got %d, want %d", n, want)
+			}
+			blocked.Settle(&d, true)
+		})
+	}
+}

@@ -165,17 +165,33 @@ func (l *lane) hasPrompt() bool {
 	return slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && m.isFree() })
 }
 
-// hungry is how many members may be given more; at least 1.
-func (l *lane) hungry() int {
+// share is how many more messages m may be given for what is ready to be shared out evenly: no more than bring it to what all who can take
+// something now would have in flight. So a queue that is short does not go whole to the first who asks, and asks again, before the
+// others have woken up. Who is being written to is not waited for.
+func (l *lane) share(m *Member) int {
 	promptOnly := l.late > 0 && l.hasPrompt()
-	n := 0
-	for _, m := range l.members {
-		if m.credit() > 0 && !(m.late && promptOnly) {
-			n++
+	n, load := 0, l.ready
+	for _, o := range l.members {
+		if o != m && (o.writing > 0 || !o.isFree() || o.late && promptOnly) {
+			continue
 		}
+		if m.waitsFor(o) {
+			return 0
+		}
+		n++
+		load += o.inFlight
 	}
-	return max(1, n)
+	return max(0, (load+n-1)/max(1, n)-m.inFlight)
 }
+
+// waitsFor reports whether m is to get nothing until o, which has been woken and was served longer ago, has taken something. Without acks
+// nobody has anything in flight for long, so it is by turns that a short queue is shared out.
+func (m *Member) waitsFor(o *Member) bool {
+	return o != m && m.group.settings.Ack == AckNone && !o.parked && o.served < m.served && m.lane.ready <= shortQueue
+}
+
+// shortQueue is how many messages are so few that members without acks take turns.
+const shortQueue = 256
 
 // undrain lets the member go on that has taken nothing to be ready for a suspect.
 func (l *lane) undrain() {
@@ -201,7 +217,7 @@ func (l *lane) rouse() {
 				idlest = m
 			}
 		}
-		if idlest == nil {
+		if idlest == nil || l.share(idlest) == 0 {
 			return
 		}
 		idlest.unpark()

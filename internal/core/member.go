@@ -123,6 +123,7 @@ func (m *Member) Take(d *Delivery, maxBytes int64) bool {
 	if d.Count == 0 {
 		m.park()
 		m.finishLocked()
+		m.lane.rouse() // others may have waited for this one to take something
 		return false
 	}
 	g.deliveries++
@@ -141,9 +142,10 @@ func (m *Member) takeLocked(d *Delivery, maxBytes int64) {
 	}
 	d.FirstSequence = m.sequence + 1
 	credit := m.credit()
-	// A queue that is short is shared out evenly instead of going whole to the first who asks.
-	hungry := m.lane.hungry()
-	share := (m.lane.ready + hungry - 1) / hungry
+	share := 0
+	if m.lane.ready > 0 {
+		share = m.lane.share(m)
+	}
 	for d.Count < credit && !m.alone {
 		var p *parcel
 		st := m.heldLocked()
@@ -251,7 +253,7 @@ func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
 		}
 		if l.drainer == nil && m.inFlight > 0 && d.Count == 0 {
 			l.drainer = m // the next suspect is for this member, as soon as it has nothing else
-			l.rouseLate()
+			l.rouse()
 			return nil
 		}
 	}

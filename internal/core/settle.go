@@ -165,7 +165,7 @@ func (m *Member) freedLocked() {
 
 // wakeForMore wakes the member if there is something for it.
 func (m *Member) wakeForMore() {
-	if m.parked && m.mayTake() && (m.lane.ready > 0 || len(m.held) > 0) {
+	if m.parked && m.mayTake() && (len(m.held) > 0 || m.lane.ready > 0 && m.lane.share(m) > 0) {
 		m.unpark()
 	}
 }
