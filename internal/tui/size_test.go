@@ -188,6 +188,10 @@ func TestTooSmall(t *testing.T) {
 	if got := s.View(); got != "needs" {
 		t.Errorf("%q", got)
 	}
+	s.press("2")
+	s.press("/")
+	s.press("x")
+	s.press("?")
 	s.send(tea.WindowSizeMsg{Width: 40, Height: 10})
 	s.shows("[1 Overview]", "busiest topics", "orders.created", "q quit")
 	s.send(tea.WindowSizeMsg{Width: 80, Height: 24})

@@ -16,7 +16,9 @@ func (m *model) press(msg tea.KeyMsg) tea.Cmd {
 	case key.Matches(msg, m.keys.Interrupt):
 		m.outcome = ErrInterrupted
 		return tea.Quit
-	case m.prompt != nil:
+	case m.tooSmall() && !key.Matches(msg, m.keys.Quit, m.keys.Suspend):
+		return nil // what it did would not be seen
+	case m.prompt != nil && !m.tooSmall():
 		return m.typed(msg)
 	case msg.Type == tea.KeyRunes && len(msg.Runes) > 1:
 		return m.pressEach(msg)

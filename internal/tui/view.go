@@ -16,7 +16,7 @@ func (m *model) View() string {
 	switch {
 	case m.width == 0 || m.height == 0:
 		return ""
-	case m.width < minWidth || m.height < minHeight:
+	case m.tooSmall():
 		needs := fmt.Sprintf("needs %dx%d", minWidth, minHeight)
 		if text := fmt.Sprintf("too small: %dx%d, %s", m.width, m.height, needs); width(text) <= m.width {
 			return text
@@ -32,6 +32,9 @@ func (m *model) View() string {
 	lines = append(lines, m.footerLine())
 	return strings.Join(lines, "\n")
 }
+
+// tooSmall reports whether the window has no room for anything but saying so.
+func (m *model) tooSmall() bool { return m.width < minWidth || m.height < minHeight }
 
 // headerHeight is how many lines are above the body.
 func (m *model) headerHeight() int {
