@@ -87,8 +87,12 @@ func (s *clientSecurity) tlsAdvice(cause string) string {
 		return "; try --tls"
 	case strings.HasPrefix(cause, "TLS mismatch: the server does not speak TLS"):
 		return "; leave --tls and its files out"
+	case (cause == "connection closed" || cause == "connection reset") && !s.wantsTLS():
+		return "; if it expects TLS, try --tls" // a broker that does may be quicker to hang up than to show it
 	case strings.Contains(cause, "signed by unknown authority") && s.tls.CA == "":
 		return "; name its issuer with --tls-ca"
+	case cause == rpc.CauseBadCertificate:
+		return "; its issuer has to be in the broker's tls_client_ca, and it must not have expired"
 	case cause == rpc.CauseNoCertificate:
 		return "; give one with --tls-cert and --tls-key"
 	}

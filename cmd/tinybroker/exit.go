@@ -227,6 +227,10 @@ func hintOf(err error) string {
 		return "a topic is words with dots between them, such as deploy.rollout; patterns are for sub"
 	case errors.Is(err, core.ErrPatternInvalid):
 		return "patterns are like orders.created, orders.*, orders.**, orders.{eu,us}; see tinybroker sub --help"
+	case errors.Is(err, core.ErrUnauthenticated):
+		return "--token-file, or --tls-cert with --tls-key, says who calls; the broker's auth file has to know it"
+	case errors.Is(err, core.ErrNotAllowed):
+		return "the broker's auth file says what each identity may do"
 	}
 	return ""
 }

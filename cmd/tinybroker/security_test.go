@@ -112,7 +112,7 @@ func TestSecurityOfCommands(t *testing.T) {
 		{"bench", f.as("two", "bench", "--msgs", "10"), 0, ""},
 		{"bench, not allowed", f.as("one", "bench", "--msgs", "10"), exitAuth, "not allowed"},
 		{"by certificate", f.as("", append([]string{"status"}, withCertificate...)...), 0, ""},
-		{"with somebody else's certificate", f.as("", "status", "--tls-cert", stranger.Certificate, "--tls-key", stranger.Key), exitAuth, "the broker does not take the client certificate"},
+		{"with somebody else's certificate", f.as("", "status", "--tls-cert", stranger.Certificate, "--tls-key", stranger.Key), exitAuth, "the broker does not take the client certificate; its issuer has to be in the broker's tls_client_ca, and it must not have expired"},
 		{"without TLS", []string{"status", "-s", f.address}, exitUnavailable, "TLS mismatch: the server does not speak plaintext HTTP/2; it may expect TLS; try --tls"},
 		{"without its issuer", []string{"status", "--tls", "-s", f.address}, exitUnavailable, "certificate signed by unknown authority; name its issuer with --tls-ca"},
 		{"by another name", f.as("two", "status", "--tls-server-name", "elsewhere"), exitUnavailable, "certificate is valid for localhost, not elsewhere"},
@@ -120,8 +120,31 @@ func TestSecurityOfCommands(t *testing.T) {
 	} {
 		p := start(t, c.args, reading(strings.NewReader("line\n")), env("HTTPS_PROXY=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1", "NO_PROXY=", "no_proxy="))
 		p.ended(c.code)
-		if got := p.stderr.String(); !strings.Contains(got, c.want) || c.want != "" && (strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "tinybroker: ")) {
+		got, hint, _ := strings.Cut(p.stderr.String(), "\n")
+		if !strings.Contains(got, c.want) || c.want != "" && !strings.HasPrefix(got, "tinybroker: ") || strings.Count(hint, "\n") > 1 {
 			t.Errorf("%s: %q", c.name, got)
+		}
+		// Who has no right, or is not known, is told where it is said who may do what.
+		if advised := strings.HasPrefix(hint, "hint: ") && strings.Contains(hint, "auth file"); advised != (strings.Contains(got, "not allowed") || strings.Contains(got, "not authenticated")) {
+			t.Errorf("%s: %q, %q", c.name, got, hint)
+		}
+	}
+}
+
+// A broker with TLS may hang up on plaintext before the client has read what it says.
+func TestAdviceAboutTLS(t *testing.T) {
+	for _, c := range []struct {
+		asks bool
+		want string
+	}{{false, "; if it expects TLS, try --tls"}, {true, ""}} {
+		s := &clientSecurity{useTLS: c.asks}
+		for _, cause := range []string{"connection closed", "connection reset"} {
+			if got := s.tlsAdvice(cause); got != c.want {
+				t.Errorf("%s, TLS %t: %q", cause, c.asks, got)
+			}
+		}
+		if got := s.tlsAdvice("connection refused"); got != "" {
+			t.Errorf("nobody is there, and the advice is %q", got)
 		}
 	}
 }
