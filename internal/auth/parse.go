@@ -296,11 +296,12 @@ func (p *parser) permission(e entry) *core.Permission {
 }
 
 func (p *parser) boolean(e entry) bool {
-	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+	var is bool
+	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" || e.value.Decode(&is) != nil {
 		p.fail(e.line, "%s: neither true nor false", e.key)
 		return false
 	}
-	return e.value.Value == "true"
+	return is
 }
 
 // texts are the items of a list, or the one text that stands in its place. An empty list and a blank item are mistakes; what is

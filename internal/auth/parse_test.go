@@ -62,6 +62,25 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Yes is spelt in YAML's ways, each of which gives the right or is refused: who reads the file must not be wrong about who has it.
+func TestAdminIsSpelt(t *testing.T) {
+	for text, want := range map[string]bool{"true": true, "True": true, "TRUE": true, "!!bool true": true, "false": false, "False": false, "FALSE": false} {
+		ids, err := Parse("auth.yaml", hashed("identities:\n- {name: a, token_hash: HASH0, admin: "+text+"}\n"))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if id, _ := ids.Find(TokenCredential("t0")); id.Admin != want {
+			t.Errorf("%s: admin is %t", text, id.Admin)
+		}
+	}
+	for _, text := range []string{"yes", "on", "1", `"true"`, "!!bool 1", "!!bool", "", "~", "[true]"} {
+		if _, err := Parse("auth.yaml", hashed("identities:\n- {name: a, token_hash: HASH0, admin: "+text+"}\n")); err == nil {
+			t.Errorf("%s: is taken", text)
+		}
+	}
+}
+
 func nameOf(id *Identity) string {
 	if id == nil {
 		return ""
