@@ -21,7 +21,7 @@ import (
 // access decides who may call, and takes care that a decision which is changed holds for the streams that are open, too. It is safe for
 // concurrent use.
 type access struct {
-	identities atomic.Pointer[auth.Identities] // nil: everybody may do everything, and that will not change
+	identities atomic.Pointer[auth.Identities] // nil: whoever is let in may do everything, and that will not change
 
 	mu        sync.Mutex
 	clientCAs *x509.CertPool // once exchanged: those who may have issued a client's certificate
@@ -41,11 +41,15 @@ func (a *access) admit(ctx context.Context, method string) (*session, error) {
 	if r == nobody {
 		return nil, errNoRule
 	}
-	if r == anyone || a.identities.Load() == nil {
+	if r == anyone {
 		return nil, nil
 	}
 	s := &session{access: a, rule: r, revoked: make(chan struct{})}
-	if err := s.show(ctx); err != nil {
+	if a.identities.Load() == nil {
+		if s.showCertificate(ctx); s.leaf == nil {
+			return nil, nil
+		}
+	} else if err := s.show(ctx); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
@@ -135,6 +139,12 @@ func (s *session) show(ctx context.Context) error {
 	default:
 		return fmt.Errorf("%w: %d authorization headers", core.ErrUnauthenticated, len(sent))
 	}
+	s.showCertificate(ctx)
+	return nil
+}
+
+// showCertificate takes note of the certificate of the connection that a call came on, if it has one.
+func (s *session) showCertificate(ctx context.Context) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 			s.chain = info.State.PeerCertificates
@@ -142,15 +152,22 @@ func (s *session) show(ctx context.Context) error {
 			s.credential = auth.CertificateCredential(s.leaf)
 		}
 	}
-	return nil
 }
+
+// holder is whose call it is when no identities are known and a certificate alone lets in: nobody's in particular, who may do everything.
+var holder = &auth.Identity{Admin: true}
 
 // judgeLocked finds out whose call it is and whether that one may make it.
 func (s *session) judgeLocked() error {
 	if err := s.verifyLocked(); err != nil {
 		return fmt.Errorf("%w: %w", core.ErrUnauthenticated, err)
 	}
-	id, err := s.access.identities.Load().Find(s.credential)
+	ids := s.access.identities.Load()
+	if ids == nil {
+		s.identity.Store(holder)
+		return nil
+	}
+	id, err := ids.Find(s.credential)
 	if err != nil {
 		return fmt.Errorf("%w: %w", core.ErrUnauthenticated, err)
 	}

@@ -216,6 +216,53 @@ func TestMaterialIsExchanged(t *testing.T) {
 	byToken.take(t, 2)
 }
 
+// TestCertificateAlone: where no identities are known, and a certificate lets in to everything, it does so only for as long as it is good:
+// neither an open stream nor a connection that stands outlives it.
+func TestCertificateAlone(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(s *tlsStation) // nil: it expires
+	}{
+		{"expires", nil},
+		{"issuer goes", func(s *tlsStation) { s.server.UseClientCAs(material(t, certtest.Pair{}, certtest.New(t).CA).Pool()) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newTLSStation(t, "")
+			pair := s.issuer.Issue("a", func(c *x509.Certificate) {
+				if test.end == nil {
+					c.NotAfter = time.Now().Add(2500 * time.Millisecond)
+				}
+			})
+			stub := s.stub(t, pair)
+			sub := openPatterns(t, stub, "**")
+			member := open(t, stub, &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"x"}, ConsumerGroup: "g"})
+			if n := publishOne(t, stub, "x", nil); n != 2 {
+				t.Errorf("%d receivers", n)
+			}
+			sub.take(t, 1)
+			member.take(t, 1)
+			if test.end != nil {
+				s.server.UseClientCAs(material(t, certtest.Pair{}, s.issuer.CA).Pool()) // the same again: nobody notices
+				publishOne(t, stub, "x", nil)
+				sub.take(t, 1)
+				test.end(s)
+			}
+			for _, stream := range []*stockStream{sub, member} {
+				for {
+					if _, err := stream.Recv(); err != nil {
+						checkStatus(t, err, codes.Unauthenticated, "UNAUTHENTICATED")
+						break
+					}
+				}
+			}
+			if got := publishCode(t, stub, "x"); got != codes.Unauthenticated {
+				t.Errorf("on a connection that stands: %s", got)
+			}
+		})
+	}
+}
+
 // servedSerial is the serial number of the certificate that a new connection is shown.
 func servedSerial(t testing.TB, s *tlsStation) int64 {
 	t.Helper()
