@@ -233,10 +233,11 @@ func (b *broker) rawConn(settings ...http2.Setting) *rawConn {
 }
 
 // begin begins a call.
-func (c *rawConn) begin(method string) (id uint32, err error) {
+func (c *rawConn) begin(method string, more ...[2]string) (id uint32, err error) {
 	var header bytes.Buffer
 	encoder := hpack.NewEncoder(&header)
-	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "test"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+	headers := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "test"}, {"content-type", "application/grpc"}, {"te", "trailers"}}
+	for _, h := range append(headers, more...) {
 		if err := encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1], Sensitive: true}); err != nil {
 			return 0, err
 		}

@@ -3,7 +3,6 @@ package rpc
 import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip" // clients may compress; what subscribers get is not
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	pb "google.golang.org/protobuf/proto"
