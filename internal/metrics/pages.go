@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 )
 
 // Pages are what is served over HTTP: /metrics, /healthz, /readyz and, if asked for, /debug/pprof/. There is nothing else, and nothing
@@ -114,7 +113,8 @@ func setDeadline(w http.ResponseWriter, d time.Duration) {
 // Serve serves the pages on l until ctx ends, and closes it. The error is nil then.
 func (p *Pages) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
-		Handler:           p.Handler(),
+		Handler:           whileBusy(p.Handler()),
+		ConnContext:       withPageConn,
 		ReadTimeout:       readTimeout,
 		ReadHeaderTimeout: readTimeout,
 		IdleTimeout:       keepAlive,
@@ -123,7 +123,7 @@ func (p *Pages) Serve(ctx context.Context, l net.Listener) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.Serve(netutil.LimitListener(l, maxPageConnections))
+	err := server.Serve(newPageListener(l, maxPageConnections))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

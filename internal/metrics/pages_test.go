@@ -155,6 +155,49 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestServeMakesRoom: more connections than there may be, that say nothing, that say it slowly, or that have asked once and stay, keep nobody from being
+// answered; a page that is under way is answered to its end.
+func TestServeMakesRoom(t *testing.T) {
+	p := newPages(t, newBroker(t, nil))
+	p.Profiles = true
+	address, _ := served(t, p)
+	dial := func(said string) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.WriteString(conn, said); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	const ask = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+	answered := func(conn net.Conn) {
+		t.Helper()
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	busy := bufio.NewReader(dial("GET /debug/pprof/trace?seconds=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+	if _, err := busy.ReadByte(); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	for _, said := range []string{"", "GET /healthz HTTP/1.1\r\nX: y", ask} {
+		for range maxPageConnections + 10 {
+			if conn := dial(said); said == ask {
+				answered(conn)
+			}
+		}
+		answered(dial(ask))
+	}
+	if page, err := io.ReadAll(busy); err != nil || !strings.HasSuffix(string(page), "\r\n0\r\n\r\n") {
+		t.Errorf("the page under way: %d bytes, %v", len(page), err)
+	}
+}
+
 // TestServeEndsDuringAProfile: a profile under way does not keep the broker from stopping.
 func TestServeEndsDuringAProfile(t *testing.T) {
 	p := newPages(t, newBroker(t, nil))
