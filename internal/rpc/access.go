@@ -278,6 +278,22 @@ func (s *session) receiving(group string) (core.Access, error) {
 	return core.Access{Identity: id.Name, Receive: id.Subscribe}, nil
 }
 
+// hold returns ctx as long as the call may go on: it ends with the right to the call, too. release must be called.
+func (s *session) hold(ctx context.Context) (held context.Context, release func()) {
+	if s == nil {
+		return ctx, func() {}
+	}
+	held, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-s.revoked:
+			cancel()
+		case <-held.Done():
+		}
+	}()
+	return held, cancel
+}
+
 // checkPublish returns why a message on topic is refused; nil: it is not.
 func checkPublish(may *core.Permission, topic []byte) error {
 	if may.Allows(topic) {

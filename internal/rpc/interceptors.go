@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
 const reflectionPrefix = "/grpc.reflection."
@@ -35,7 +36,7 @@ func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 	}
 	call := func() error { return handler(srv, observed) }
 	switch {
-	case strings.HasPrefix(info.FullMethod, reflectionPrefix):
+	case strings.HasPrefix(info.FullMethod, reflectionPrefix), info.FullMethod == tinybrokerv1.AdminService_Watch_FullMethodName:
 		err = s.untilEnded(session, call)
 	case rules[info.FullMethod] == anyone:
 		err = s.atOnce(call)
@@ -73,8 +74,8 @@ func (s *observedStream) RecvMsg(m any) error {
 	return err
 }
 
-// untilEnded runs a handler that is not ours and would keep its stream open for as long as the client does. The
-// return of the call ends the stream, and with it the handler.
+// untilEnded runs a handler that would keep its stream open for as long as the client does: one that is not ours, or that sends to who may not
+// read. The return of the call ends the stream, and with it the handler.
 func (s *Server) untilEnded(session *session, call func() error) error {
 	ended := make(chan error, 1)
 	s.loops.Go(func() { ended <- s.guarded(call) })

@@ -288,6 +288,65 @@ func TestPublisherFollowsItsRights(t *testing.T) {
 	frozen.cancel()
 }
 
+// A call that waits for somebody else is ended by a revocation, too: a publish for room, a watcher for its reader.
+func TestRevocationOfWhoWaits(t *testing.T) {
+	x := "- {name: x, token_hash: HASH:x, publish: {allow: a}, admin: true}\n"
+	station := newStation(t, func(o *core.Options, s *ServerOptions) {
+		o.ConsumerCapacity = 4
+		s.Identities = identitiesOf(t, "identities:\n"+stayingIdentity+x)
+	})
+	staying := station.stub(t, as("staying"))
+	frozen := openPatterns(t, station.stub(t, append(frozenOptions(), as("staying"))...), "a")
+	defer frozen.cancel()
+	for range 40 {
+		publishOne(t, staying, "a", make([]byte, 100_000))
+		if station.broker.Stats().QueuedMessages >= 3 {
+			break
+		}
+	}
+	var patterns []string
+	for i := range 40 {
+		patterns = append(patterns, fmt.Sprintf("%s%d", strings.Repeat("p", 400), i))
+	}
+	for range 20 { // so that a snapshot is more than a connection takes unread
+		openPatterns(t, staying, patterns...)
+	}
+	conn := station.dial(t, append(frozenOptions(), as("x"))...)
+	watch, err := tinybrokerv1.NewAdminServiceClient(conn).Watch(t.Context(), &tinybrokerv1.WatchRequest{Interval: durationpb.New(minWatchInterval)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Header(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := station.stub(t, as("x")).Publish(t.Context(), &tinybrokerv1.PublishRequest{Topic: "a", MaxWait: durationpb.New(time.Hour)})
+		ended <- err
+	}()
+	// Long enough for the watcher's second snapshot not to find room.
+	select {
+	case err := <-ended:
+		t.Fatalf("does not wait: %v", err)
+	case <-time.After(4 * minWatchInterval):
+	}
+	if sessions := sessionsOf(station); sessions != 23 {
+		t.Fatalf("%d calls", sessions)
+	}
+	station.server.UseIdentities(identitiesOf(t, "identities:\n"+stayingIdentity))
+	select {
+	case err := <-ended:
+		checkStatus(t, err, codes.Unauthenticated, "UNAUTHENTICATED")
+	case <-time.After(5 * time.Second):
+		t.Error("the publish goes on")
+	}
+	eventually(t, "the watcher's call has ended", func() bool { return sessionsOf(station) == 21 })
+	for err == nil {
+		_, err = watch.Recv()
+	}
+	checkStatus(t, err, codes.Unauthenticated, "UNAUTHENTICATED")
+}
+
 // TestRevocationRaces: identities are exchanged while clients come and go. In the end, nobody has what was taken away.
 func TestRevocationRaces(t *testing.T) {
 	with := identitiesOf(t, "identities:\n"+stayingIdentity+"- {name: x, token_hash: HASH:x, publish: {allow: \"**\"}, subscribe: {allow: \"**\"}, group: {allow: \"*\"}}\n")
