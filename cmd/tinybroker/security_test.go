@@ -234,6 +234,8 @@ func TestServeSecurityFiles(t *testing.T) {
 		want []string
 	}{
 		{"no auth file", []string{"--auth-file", i.Dir + "/x"}, []string{"auth_file: " + i.Dir + "/x: no such file or directory"}},
+		{"a blank path", []string{"--auth-file", ""}, []string{"auth_file: --auth-file is blank"}},
+		{"blank paths", []string{"--tls-cert=", "--tls-key= ", "--tls-client-ca=", "--auth-file", good}, []string{"tls_cert: --tls-cert is blank", "tls_key: --tls-key is blank", "tls_client_ca: --tls-client-ca is blank"}},
 		{"an empty one", []string{"--auth-file", i.File("empty", "", 0o600)}, []string{"auth_file: " + i.Dir + "/empty:1: names no identity"}},
 		{"a line end", []string{"--auth-file", i.File("newline", "\n", 0o600)}, []string{"/newline:1: names no identity"}},
 		{"that all can read", []string{"--auth-file", i.File("open.yaml", authText(fortressIdentities), 0o644)}, []string{"auth_file: " + i.Dir + "/open.yaml: holds a secret and is open to others (mode 0644)"}},
@@ -270,7 +272,7 @@ func TestServeSecurityFiles(t *testing.T) {
 			}
 		}
 	}
-	// Blank is not a path, but no setting at all; so is nothing that a variable holds.
+	// What a variable holds is no setting at all when it is blank, and does not open the door to other machines.
 	start(t, []string{"serve", "--check-config"}, env("TINYBROKER_AUTH_FILE=")).ended(0)
 	p := start(t, []string{"serve", "--check-config", "--listen", "0.0.0.0:0"}, env("TINYBROKER_AUTH_FILE=", "TINYBROKER_TLS_CERT="+a.Certificate, "TINYBROKER_TLS_KEY="+a.Key))
 	p.ended(exitConfig)

@@ -100,7 +100,7 @@ func (o *serveOptions) validate() error {
 		errs = append(errs, fmt.Errorf("max_message_size: %s is more than max_memory (%s), so the largest message could never be held",
 			exactSize(int64(o.broker.MaxMessageSize)), exactSize(o.broker.MaxMemory)))
 	}
-	errs = append(errs, o.files.validate()...)
+	errs = append(errs, o.files.validate(o.flags)...)
 	for _, address := range o.listen {
 		if err := checkListen(address, o.insecure || o.files.missing() == ""); err != nil {
 			errs = append(errs, err)
@@ -221,6 +221,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	defer giveBackMemory(broker.MemoryUsed, 5*time.Second)()
 
 	reloads := newReloader(a, o, level, guard.reloadables(server)...)
+	reloads.stopping = ctx.Done()
 	addrFile, err := announce(a, o, log, listeners, pages)
 	manager := &supervisor{log: log}
 	stopWatchdog := func() {}
@@ -229,7 +230,9 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 		stopWatchdog = manager.watch(server.Probe)
 		err = untilStopped(ctx, a, o, log, failed, func() {
 			manager.reloading()
-			manager.reloaded(reloads.reload())
+			if ok := reloads.reload(); ctx.Err() == nil {
+				manager.reloaded(ok)
+			}
 		})
 	}
 	manager.stopping(o.shutdownTimeout)
@@ -241,18 +244,31 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	return err
 }
 
-// untilStopped reloads when it is asked to, and returns when the broker is to stop, or with the reason why it cannot go on.
+// untilStopped reloads when it is asked to, and returns when the broker is to stop, or with the reason why it cannot go on. It does not wait for a
+// reload then: the files may be on a disk, or a name with a server, that does not answer.
 func untilStopped(ctx context.Context, a *app, o *serveOptions, log *slog.Logger, failed <-chan error, reload func()) error {
 	cause := "its terminal has gone"
+	hangups := a.hangups
+	reloaded := make(chan struct{})
 	for onTerminal := isTerminal(a.err); ; {
 		select {
+		case <-reloaded:
+			hangups = a.hangups
+			continue
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
 			cause = context.Cause(ctx).Error()
-		case <-a.hangups:
+		case <-hangups:
 			if !onTerminal || isTerminal(a.err) {
-				reload()
+				hangups = nil // one after the other
+				go func() {
+					reload()
+					select {
+					case reloaded <- struct{}{}:
+					case <-ctx.Done():
+					}
+				}()
 				continue
 			}
 			// Whoever closes a window does not want to leave a broker behind.

@@ -29,6 +29,8 @@ type reloader struct {
 	log      *slog.Logger // writes whatever the log level: it answers whoever has sent the signal
 	settings *liveSettings
 	parts    []reloadable
+	// stopping is closed when it is too late to change anything; nil: that never comes.
+	stopping <-chan struct{}
 }
 
 // newReloader returns one for the settings that serve was started with, and for parts.
@@ -62,6 +64,11 @@ func (r *reloader) reload() bool {
 	if len(errs) > 0 {
 		r.log.Error("reload refused, everything stays as it was", "why", strings.Join(errorLines(errs), "; "))
 		return false
+	}
+	select {
+	case <-r.stopping:
+		return false
+	default:
 	}
 	changed := append(r.settings.commit(fresh), parts...)
 	for _, commit := range commits {

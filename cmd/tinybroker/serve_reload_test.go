@@ -155,6 +155,37 @@ func TestHangupsAtAnyTime(t *testing.T) {
 	b.ended(0)
 }
 
+// A reload that does not come to an end, since a file does not, holds up neither clients nor a stop.
+func TestStopDuringAReload(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	if err := os.WriteFile(path, []byte(authText(fortressIdentities)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := startBroker(t, "--auth-file", path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.signal(syscall.SIGHUP)
+	eventually(t, "the broker reads", func() bool {
+		writer, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { _ = writer.Close() })
+		}
+		return err == nil
+	})
+	b.signal(syscall.SIGHUP)
+	start(t, []string{"status", "-q", "-s", b.address}).ended(0)
+	b.signal(syscall.SIGTERM)
+	b.ended(0)
+	if got := b.stderr.String(); strings.Contains(got, `"msg":"reload`) {
+		t.Errorf("%s", got)
+	}
+}
+
 // A broker on a terminal reloads, too, when it is asked to; but it does not outlive the window it was started in.
 func TestHangupOfTheTerminal(t *testing.T) {
 	t.Parallel()
