@@ -22,6 +22,25 @@ var flagsElsewhere = map[string][]string{
 	"queue": {"group"}, "consumer-group": {"group"}, "number": {"count"}, "timeout": {"for", "connect-timeout"},
 }
 
+// argumentsElsewhere are flags of other brokers' tools for what is an argument of pub and sub.
+var argumentsElsewhere = map[string]bool{
+	"topic": true, "subject": true, "channel": true, "pattern": true, "message": true, "payload": true, "t": true, "m": true,
+}
+
+// argumentHint is what to do about such a flag; empty: it is none of them.
+func argumentHint(command, flag string) string {
+	if !argumentsElsewhere[flag] {
+		return ""
+	}
+	switch command {
+	case "pub":
+		return "topic and payload are arguments, as in: tinybroker pub deploy.rollout 'web 1.4.2'"
+	case "sub":
+		return "patterns are arguments, as in: tinybroker sub 'deploy.*'"
+	}
+	return ""
+}
+
 // foreignWildcard says how a pattern of another broker's is written here, where it is a topic like any other; empty: it is none.
 func foreignWildcard(pattern string) string {
 	switch {

@@ -25,6 +25,12 @@ func TestFirstMistakes(t *testing.T) {
 		{[]string{"subscribe"}, exitUsage, "unknown command \"subscribe\"\nhint: did you mean tinybroker sub?"},
 		{[]string{"start"}, exitUsage, "unknown command \"start\"\nhint: did you mean tinybroker serve?"},
 		{[]string{"serv"}, exitUsage, "unknown command \"serv\"\nhint: did you mean tinybroker serve?"},
+		{[]string{"token", "nwe"}, exitUsage, "unknown command \"nwe\"\nhint: did you mean tinybroker token new?"},
+		{[]string{"pub", "--topic", "a", "x"}, exitUsage, "unknown flag --topic\nhint: topic and payload are arguments, as in: tinybroker pub deploy.rollout 'web 1.4.2'"},
+		{[]string{"pub", "-t", "a", "-m", "x"}, exitUsage, "unknown flag -t\nhint: topic and payload are arguments"},
+		{[]string{"pub", "a", "-5"}, exitUsage, "unknown flag -5\nhint: a payload that begins with - goes after --"},
+		{[]string{"sub", "-t", "a.*"}, exitUsage, "unknown flag -t\nhint: patterns are arguments, as in: tinybroker sub 'deploy.*'"},
+		{[]string{"serve", "-t"}, exitUsage, "unknown flag -t\nhint: see tinybroker serve --help"},
 		{[]string{"foo"}, exitUsage, "unknown command \"foo\"\nhint: see tinybroker --help\n"},
 		{[]string{"topics"}, exitUsage, "unknown command \"topics\"\nhint: did you mean tinybroker ls?"},
 		{[]string{"frobnicate"}, exitUsage, "unknown command \"frobnicate\"\nhint: see tinybroker --help"},
@@ -92,6 +98,17 @@ func TestElsewhere(t *testing.T) {
 		}
 		if c, _, _ := root.Find([]string{word}); c != root {
 			t.Errorf("%s is a command here", word)
+		}
+	}
+	for _, c := range []string{"pub", "sub"} {
+		cmd, _, err := root.Find([]string{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for word := range argumentsElsewhere {
+			if cmd.Flags().Lookup(word) != nil || len(word) == 1 && cmd.Flags().ShorthandLookup(word) != nil {
+				t.Errorf("%s is a flag of %s", word, c)
+			}
 		}
 	}
 	for word, flags := range flagsElsewhere {

@@ -183,6 +183,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 		case "sub":
 			hint = "a pattern that begins with - goes after --, as in: tinybroker sub -- -" + group
 		}
+		if argument := argumentHint(cmd.Name(), group[:1]); argument != "" {
+			hint = argument
+		}
 		return &exitError{code: exitUsage, err: fmt.Errorf("unknown flag -%s", group), hint: hint}
 	}
 	var names []string
@@ -195,7 +198,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 		}
 	}
 	err.hint = "see " + cmd.CommandPath() + " --help"
-	if meant != "" {
+	if argument := argumentHint(cmd.Name(), e.GetSpecifiedName()); argument != "" {
+		err.hint = argument
+	} else if meant != "" {
 		err.hint = "did you mean --" + meant + "?"
 	}
 	return err
