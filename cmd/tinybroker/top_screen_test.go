@@ -61,7 +61,7 @@ func TestTopOnTerminal(t *testing.T) {
 		width, height int
 		shows         string
 	}{
-		{40, 10, "[3 Subs 2]"}, {100, 30, "── subscription reader-"}, {19, 5, "too small: 19x5, ne"}, {200, 60, "DELIVERED"}, {3, 2, "too"}, {1, 1, "t"}, {80, 24, "q quit"},
+		{40, 10, "[3 Subs 2]"}, {100, 30, "── subscription reader-"}, {19, 5, "needs 40x10"}, {200, 60, "DELIVERED"}, {3, 2, "nee"}, {1, 1, "n"}, {80, 24, "q quit"},
 	} {
 		s.size(t, size.width, size.height)
 		s.shows(size.shows)
