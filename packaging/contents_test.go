@@ -34,6 +34,10 @@ func manual(t *testing.T) []string {
 func TestArchives(t *testing.T) {
 	want := append([]string{
 		"LICENSE", "third-party-licenses.txt", "README.md", "CHANGELOG.md", "config.yaml", "docs/index.md", "docs/cli.md",
+		"docs/decisions/README.md", "docs/examples/node/README.md", "docs/examples/node/worker.js", "docs/examples/node/package.json",
+		"docs/examples/python/worker.py", "docs/examples/grpcurl/publish.sh", "docs/examples/go/worker/main.go",
+		"docs/prometheus/tinybroker.rules.yaml", "docs/grafana/tinybroker.json", "proto/tinybroker/v1/tinybroker.proto",
+		"CONTRIBUTING.md", "SECURITY.md", "packaging/tinybroker.service",
 		"completions/tinybroker.bash", "completions/_tinybroker", "completions/tinybroker.fish", "completions/tinybroker.ps1",
 	}, manual(t)...)
 	var built []string
@@ -48,6 +52,9 @@ func TestArchives(t *testing.T) {
 		}
 		files := filesOf(t, a.Path)
 		checkTimes(t, a.Path)
+		if i := slices.IndexFunc(files, func(path string) bool { return strings.Contains(path, "node_modules") }); i >= 0 {
+			t.Errorf("%s holds %s", a.Name, files[i])
+		}
 		for _, path := range append([]string{program}, want...) {
 			if !slices.Contains(files, path) {
 				t.Errorf("%s holds no %s", a.Name, path)
