@@ -233,7 +233,7 @@ func (b *Broker) forget(c consumer) {
 			ID:       e.id,
 			Client:   e.client,
 			Peer:     e.peer,
-			Patterns: e.patterns.Strings(),
+			Patterns: shownPatterns(e.patterns.Strings()),
 			Group:    groupOf(c),
 		}, e.access.Identity, ending)
 		b.counters.evicted[ending.evictReason()].Add(1)

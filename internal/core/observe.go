@@ -150,6 +150,9 @@ func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
 	snap.Subscriptions = make([]SubscriptionStats, len(shown))
 	for i := range shown {
 		shown[i].Patterns = shown[i].patterns.Strings()
+		if q.ID == "" {
+			shown[i].Patterns = shownPatterns(shown[i].Patterns)
+		}
 		snap.Subscriptions[i] = shown[i].SubscriptionStats
 	}
 }
@@ -242,6 +245,11 @@ func (b *Broker) observeMembers(q *Query, snap *Snapshot, s *sampler) {
 			return append(append(names, t.ID, t.Client, t.Peer, t.Group), t.Patterns...)
 		},
 		func(t *MemberStats) string { return t.ID })
+	for i := range snap.Members {
+		if q.ID == "" {
+			snap.Members[i].Patterns = shownPatterns(snap.Members[i].Patterns)
+		}
+	}
 }
 
 func (g *group) memberStats(s *sampler) []MemberStats {

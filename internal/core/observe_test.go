@@ -303,6 +303,49 @@ func TestEvictionsTellWhatWaited(t *testing.T) {
 	}
 }
 
+// A thousand rows with the most patterns that there may be are no burden: whoever may subscribe would else make each snapshot, and what is
+// remembered of evictions, sixty megabytes. Asked for by its id, one shows all. A filter sees all, too.
+func TestManyPatternsAreCut(t *testing.T) {
+	b := newBroker(t, nil)
+	var patterns []string
+	for i := range 100 {
+		patterns = append(patterns, fmt.Sprintf("%s.%03d", strings.Repeat("p", 500), i))
+	}
+	patterns = append([]string{"t"}, patterns...)
+	s := subscribe(t, b, SubscribeOptions{ID: "s", Patterns: patterns, Capacity: 1})
+	m, err := b.Join(JoinOptions{ID: "m", Group: "g", Patterns: patterns[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	check := func(what string, got []string) {
+		t.Helper()
+		bytes := len(strings.Join(got, ""))
+		if last := len(got) - 1; last < 1 || got[last] != "…" || bytes > 5000 || bytes < 3000 || !slices.Equal(got[:last], patterns[:last]) && !slices.Equal(got[:last], patterns[1:last+1]) {
+			t.Errorf("%s: %d patterns, %d bytes", what, len(got), bytes)
+		}
+	}
+	snap := observe(t, b, Query{View: ViewAll, Filter: ".099"})
+	if len(snap.Subscriptions) != 2 || len(snap.Members) != 1 {
+		t.Fatalf("%d subscriptions, %d members", len(snap.Subscriptions), len(snap.Members))
+	}
+	check("subscription", snap.Subscriptions[0].Patterns)
+	check("member's subscription", snap.Subscriptions[1].Patterns)
+	check("member", snap.Members[0].Patterns)
+	if got := observe(t, b, Query{View: ViewSubscriptions, ID: "s"}).Subscriptions[0].Patterns; !slices.Equal(got, patterns) {
+		t.Errorf("by its id: %d patterns", len(got))
+	}
+	if got := observe(t, b, Query{View: ViewMembers, ID: "m"}).Members[0].Patterns; !slices.Equal(got, patterns[1:]) {
+		t.Errorf("member by its id: %d patterns", len(got))
+	}
+	if !slices.Equal(s.Patterns(), patterns) {
+		t.Error("the subscription has lost some")
+	}
+	publish(t, b, numbered("t", 0, 3)...)
+	wantEnded(t, s, EndEvicted, 3)
+	check("eviction", observe(t, b, Query{View: ViewEvictions}).Evictions[0].Patterns)
+}
+
 // A subscription that takes nothing though messages wait is stalled, however empty its queue; one that takes is not.
 func TestStalledSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -105,6 +105,21 @@ func anyMatch(alternatives []*patternAlternative, topic string) bool {
 // Strings returns the patterns as they were given. The slice is the caller's.
 func (s *PatternSet) Strings() []string { return s.appendTexts(make([]string, 0, len(s.patterns))) }
 
+// maxShownBytes is how many bytes of patterns one row of a snapshot has, or one eviction that is remembered. There may be a thousand of
+// either, and a set may have sixteen times as many.
+const maxShownBytes = 4 << 10
+
+// shownPatterns returns the first of some patterns, as many as are shown; an ellipsis stands for the others.
+func shownPatterns(patterns []string) []string {
+	room := maxShownBytes
+	for i, p := range patterns {
+		if room -= len(p); room < 0 {
+			return append(patterns[:i:i], "…")
+		}
+	}
+	return patterns
+}
+
 func (s *PatternSet) appendTexts(dst []string) []string {
 	for _, p := range s.patterns {
 		dst = append(dst, p.text)

@@ -2373,7 +2373,7 @@ type SubscriptionStats struct {
 	ClientName string `protobuf:"bytes,2,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
 	// Where it comes from.
 	Peer string `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`
-	// What it receives.
+	// What it receives: about the first 4 KiB of it, and then an ellipsis, unless the request names this one.
 	TopicPatterns []string `protobuf:"bytes,4,rep,name=topic_patterns,json=topicPatterns,proto3" json:"topic_patterns,omitempty"`
 	// Its group; empty: broadcast.
 	ConsumerGroup string `protobuf:"bytes,5,opt,name=consumer_group,json=consumerGroup,proto3" json:"consumer_group,omitempty"`
@@ -2765,7 +2765,7 @@ type MemberStats struct {
 	Peer string `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`
 	// Its group.
 	ConsumerGroup string `protobuf:"bytes,4,opt,name=consumer_group,json=consumerGroup,proto3" json:"consumer_group,omitempty"`
-	// What it receives.
+	// What it receives: about the first 4 KiB of it, and then an ellipsis, unless the request names this one.
 	TopicPatterns []string `protobuf:"bytes,5,rep,name=topic_patterns,json=topicPatterns,proto3" json:"topic_patterns,omitempty"`
 	// active, stalled or leaving.
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
@@ -2928,7 +2928,7 @@ type EvictionStats struct {
 	ClientName string `protobuf:"bytes,3,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
 	// Where it came from.
 	Peer string `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
-	// What it received.
+	// What it received, cut in the same way.
 	TopicPatterns []string `protobuf:"bytes,5,rep,name=topic_patterns,json=topicPatterns,proto3" json:"topic_patterns,omitempty"`
 	// Its group; empty: broadcast.
 	ConsumerGroup string `protobuf:"bytes,6,opt,name=consumer_group,json=consumerGroup,proto3" json:"consumer_group,omitempty"`
