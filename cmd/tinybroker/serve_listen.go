@@ -184,6 +184,9 @@ func removeStale(path string) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return err // somebody else's
 	}
+	if errors.Is(err, syscall.EAGAIN) || os.IsTimeout(err) {
+		return errSocketInUse // by somebody who has no room for one more, or has been stopped
+	}
 	return os.Remove(path)
 }
 
