@@ -377,3 +377,28 @@ func TestTokenIsReadAnew(t *testing.T) {
 		t.Errorf("the log has a token: %s", text)
 	}
 }
+
+// TestRequestsAreSeenThroughTLS: what travels encrypted is accounted for just the same.
+func TestRequestsAreSeenThroughTLS(t *testing.T) {
+	station := newTLSStation(t, "")
+	stub := station.stub(t, station.issuer.Issue("somebody", nil))
+	sub := openPatterns(t, stub, "a")
+	stream := openPublisher(t, stub)
+	for range 20 {
+		sendFrame(t, stream, &tinybrokerv1.Message{Topic: "a", Payload: make([]byte, 100_000)})
+		receipt(t, stream)
+		sub.take(t, 1)
+	}
+	in := station.server.inbound
+	eventually(t, "two calls are known, and nothing is held", func() bool { return in.calls.Load() == 2 && in.held.Load() == 0 })
+	conn := station.server.connections
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	for c := range conn.conns {
+		c.inflow.mu.Lock()
+		if n := len(c.inflow.calls); n != 2 {
+			t.Errorf("%d calls are known of the connection", n)
+		}
+		c.inflow.mu.Unlock()
+	}
+}
