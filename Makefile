@@ -24,7 +24,7 @@ REMOTE := GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE
 # Tests find the tools by PATH; where a tool is missing, the tests that need it are skipped.
 export PATH := $(BIN):$(PATH)
 
-.PHONY: build run test race generate check-generated check-breaking contract-released fmt check-fmt vet vet-platforms lint tidy check-tidy \
+.PHONY: build run test race memory generate check-generated check-breaking contract-released fmt check-fmt vet vet-platforms lint tidy check-tidy \
 	licenses check-licenses vulncheck bench bench-once bench-peers bench-start vet-peers cover fuzz release-files release-snapshot check-release \
 	tools check clean
 
@@ -143,12 +143,15 @@ check-release: $(BIN)/goreleaser-$(GORELEASER) ## builds a release and tests wha
 	TINYBROKER_DIST=$(CURDIR)/dist $(GO) test -count=1 ./packaging
 
 # SOAK=1h for an hour; TINYBROKER_SOAK_SEED repeats a run. It ends with the round in which the time is over.
+memory: ## what processes take under load, without the race detector, which takes more
+	$(GO) test -count=1 -run 'Memory|UnderLoad|Bombs|Giver|OutOfDescriptors' ./cmd/tinybroker
+
 soak: ## publishers, subscribers and members, and everything that can go wrong with them
 	TINYBROKER_SOAK=$(SOAK) $(GO) test -race -count 1 -run '^TestSoak$$' -v -timeout 0 ./cmd/tinybroker
 
 tools: $(BIN)/buf-$(BUF) $(BIN)/golangci-lint-$(GOLANGCI_LINT) $(BIN)/grpcurl-$(GRPCURL) $(BIN)/goreleaser-$(GORELEASER)
 
-check: tools check-generated check-breaking check-fmt vet vet-platforms vet-peers lint check-tidy check-licenses build race fuzz soak bench-once check-release
+check: tools check-generated check-breaking check-fmt vet vet-platforms vet-peers lint check-tidy check-licenses build race memory fuzz soak bench-once check-release
 
 check: FUZZTIME := 5s
 

@@ -20,6 +20,7 @@ import (
 
 // TestInflatedUnderLoad: frames that are a thousand times as large as what travels, on many streams at once.
 func TestInflatedUnderLoad(t *testing.T) {
+	needsItsOwnMemory(t)
 	const maxMemory, streams, frames = 64 << 20, 60, 6
 	b := startBroker(t, "--max-memory", "64MiB")
 	stop := memoryProbe(t, b)
@@ -51,7 +52,7 @@ func TestInflatedUnderLoad(t *testing.T) {
 	bound := memoryBound(maxMemory, len(conns)+1, streams+2)
 	peak := b.peak()
 	t.Logf("%d MiB resident at most, the bound is %d MiB; the probe's p99 %s", peak>>20, bound>>20, p99(took))
-	if peak > bound {
+	if peak > bound && !raceEnabled {
 		t.Errorf("%d MiB resident, the bound is %d MiB", peak>>20, bound>>20)
 	}
 }
@@ -83,7 +84,7 @@ func TestUnreadUnderLoad(t *testing.T) {
 	bound := memoryBound(maxMemory, connections+1, connections*streams)
 	peak := b.peak()
 	t.Logf("%d MiB resident at most, the bound is %d MiB; the probe's p99 %s", peak>>20, bound>>20, p99(took))
-	if peak > bound {
+	if peak > bound && !raceEnabled {
 		t.Errorf("%d MiB resident, the bound is %d MiB", peak>>20, bound>>20)
 	}
 }

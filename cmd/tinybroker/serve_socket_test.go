@@ -27,7 +27,7 @@ func TestBusySocketIsNotTaken(t *testing.T) {
 		if err != nil {
 			break
 		}
-		defer conn.Close()
+		t.Cleanup(func() { conn.Close() })
 	}
 	if l, err := listenUnix(path, 0o600); !errors.Is(err, errSocketInUse) {
 		t.Errorf("listens: %v", err)
