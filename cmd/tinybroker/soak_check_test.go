@@ -63,6 +63,9 @@ func (e *soakEpoch) judge(fates map[string]*soakFate) (faults []string) {
 		}
 		first, until := e.bounds(f, numbers)
 		for n := first; n <= until; n++ {
+			if f.doubtful(n) && !seen[n] {
+				doubtful++ // sent twice, it may have been dropped twice
+			}
 			if seen[n] || f.refused[n] {
 				continue
 			}

@@ -53,6 +53,7 @@ func TestSoakJudges(t *testing.T) {
 		"refused, and did not come":       {got: []int{1, 2, 3, 4, 6, 7, 8, 9, 10}, fate: func(f *soakFate) { f.refused[5] = true }},
 		"dropped and told":                {got: []int{1, 4, 5, 6, 7, 8, 9, 10}, dropped: 2, change: drops},
 		"dropped and not told":            {got: []int{1, 4, 5, 6, 7, 8, 9, 10}, dropped: 1, change: drops, want: "2 messages are missing, 1 are said to be dropped"},
+		"dropped twice, and sent twice":   {got: []int{1, 4, 5, 6, 7, 8, 9, 10}, dropped: 4, change: drops, fate: func(f *soakFate) { f.doubt = []soakSpan{{2, 3}} }},
 		"told and not dropped":            {got: all, dropped: 1, change: drops, want: "1 messages are said to be dropped, 0 are missing"},
 		"drops with another policy":       {got: all, dropped: 1, want: "with a policy that drops none"},
 		"unconfirmed of one that is gone": {got: all[:7], fate: func(f *soakFate) { f.gone, f.confirmed = true, 6 }},
