@@ -159,7 +159,7 @@ type inCall struct {
 	told    bool          // the handler waits for refused
 	alien   bool          // it belongs to no service of which clients send much
 	refused chan struct{} // closed when the broker gives the call up
-	cancel  context.CancelFunc
+	cancel  context.CancelFunc // nil when told
 	stop    func() bool
 
 	// Guarded by the flow's mu.

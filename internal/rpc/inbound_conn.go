@@ -123,9 +123,11 @@ func (f *inflow) begin(ctx context.Context, method string) context.Context {
 	c := &inCall{flow: f, id: f.walk.call, refused: make(chan struct{})}
 	c.told = method == tinybrokerv1.BrokerService_PublishStream_FullMethodName || method == tinybrokerv1.BrokerService_Subscribe_FullMethodName
 	c.alien = !strings.HasPrefix(method, brokerPrefix)
-	ctx, c.cancel = context.WithCancel(ctx)
-	ctx = context.WithValue(ctx, inCallKey{}, c)
 	c.stop = context.AfterFunc(ctx, c.ends)
+	if !c.told {
+		ctx, c.cancel = context.WithCancel(ctx)
+	}
+	ctx = context.WithValue(ctx, inCallKey{}, c)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[c.id] = c

@@ -20,30 +20,70 @@ const reflectionPrefix = "/grpc.reflection."
 
 // guardStream is where every call comes by, see requestsLate for those that are no streams. It asks who may call, and recovers the
 // panics of handlers, which gRPC does not: one odd request would end the broker. They become a status and a log line with the stack.
+//
+// It keeps little on its stack, as the handler of a subscription does: both stay there for as long as the subscription lives.
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	defer s.calls.start(info.FullMethod)(&err)
-	defer s.recover(info.FullMethod, &err)
-	observed := &observedStream{stream, inCallOf(stream.Context()), stream.Context()}
-	defer observed.in.end()
-	session, err := s.access.admit(observed.ctx, info.FullMethod)
+	c := s.newCall(stream, info.FullMethod)
+	defer c.end(&err)
+	if err := c.admit(); err != nil {
+		return err
+	}
+	return c.handle(srv, handler)
+}
+
+// guardedCall is one call. It is the stream that its handler sees.
+type guardedCall struct {
+	observedStream
+	server  *Server
+	method  string
+	session *session
+	counted func(err *error)
+}
+
+func (s *Server) newCall(stream grpc.ServerStream, method string) *guardedCall {
+	ctx := stream.Context()
+	return &guardedCall{
+		observedStream: observedStream{stream, inCallOf(ctx), ctx},
+		server:         s,
+		method:         method,
+		counted:        s.calls.start(method),
+	}
+}
+
+// admit asks who may call.
+func (c *guardedCall) admit() (err error) {
+	c.session, err = c.server.access.admit(c.ctx, c.method)
 	if err != nil {
-		s.logRefusal(observed.ctx, info.FullMethod, err)
-		return toStatus(err)
+		c.server.logRefusal(c.ctx, c.method, err)
+		return err
 	}
-	if session != nil {
-		defer s.access.dismiss(session)
-		observed.ctx = context.WithValue(observed.ctx, sessionKey{}, session)
+	if c.session != nil {
+		c.ctx = context.WithValue(c.ctx, sessionKey{}, c.session)
 	}
-	call := func() error { return handler(srv, observed) }
+	return nil
+}
+
+// handle calls the handler.
+func (c *guardedCall) handle(srv any, handler grpc.StreamHandler) error {
 	switch {
-	case strings.HasPrefix(info.FullMethod, reflectionPrefix), info.FullMethod == tinybrokerv1.AdminService_Watch_FullMethodName:
-		err = s.untilEnded(session, call)
-	case rules[info.FullMethod] == anyone:
-		err = s.atOnce(call)
-	default:
-		err = call()
+	case strings.HasPrefix(c.method, reflectionPrefix), c.method == tinybrokerv1.AdminService_Watch_FullMethodName:
+		return c.server.untilEnded(c.session, func() error { return handler(srv, c) })
+	case rules[c.method] == anyone:
+		return c.server.atOnce(func() error { return handler(srv, c) })
 	}
-	return s.toStatus(info.FullMethod, err)
+	return handler(srv, c)
+}
+
+// end turns *err, or the panic of the handler, into the status of the call, and forgets the call. It is to be deferred.
+func (c *guardedCall) end(err *error) {
+	if p := recover(); p != nil {
+		c.server.panicked(c.method, p, err)
+	} else {
+		*err = c.server.toStatus(c.method, *err)
+	}
+	c.server.access.dismiss(c.session)
+	c.in.end()
+	c.counted(err)
 }
 
 // logRefusal tells the operator who knocks at the door.
@@ -111,9 +151,13 @@ func (s *Server) guarded(f func() error) (err error) {
 
 func (s *Server) recover(method string, err *error) {
 	if p := recover(); p != nil {
-		s.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, "internal error")
+		s.panicked(method, p, err)
 	}
+}
+
+func (s *Server) panicked(method string, p any, err *error) {
+	s.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()))
+	*err = status.Error(codes.Internal, "internal error")
 }
 
 // toStatus makes a handler's error fit for the wire. What is neither the broker's, nor a status, nor the end of the call's

@@ -32,54 +32,99 @@ type subscribeStream = grpc.BidiStreamingServer[tinybrokerv1.SubscribeRequest, t
 // subscriber says, and one sends. Sending may block for as long as the subscriber does not read, and only the return of
 // the handler interrupts it.
 func (s *brokerService) Subscribe(stream subscribeStream) error {
-	connOf(stream.Context()).use()
-	sub, err := s.open(stream)
+	c, err := s.begin(stream)
 	if err != nil {
 		return err
 	}
-	sender := &sender{sub: sub, stream: stream, pending: new(pendingFrames)}
-	if broadcast, ok := sub.(*core.Subscription); ok {
-		broadcast.Direct(func() bool { return sender.sendDirect(broadcast) })
+	defer c.end()
+	return c.decide()
+}
+
+// subscriptionCall is a Subscribe call that was opened.
+type subscriptionCall struct {
+	*brokerService
+	stream   subscribeStream
+	sub      consumer
+	sender   *sender
+	sent     chan error    // how sending has ended
+	heard    chan error    // how listening has ended
+	returned chan struct{} // closed when the handler returns
+	refused  <-chan struct{}
+	revoked  <-chan struct{}
+}
+
+// begin opens the subscription and starts its loops.
+func (s *brokerService) begin(stream subscribeStream) (*subscriptionCall, error) {
+	ctx := stream.Context()
+	connOf(ctx).use()
+	sub, err := s.open(stream)
+	if err != nil {
+		return nil, err
 	}
-	returned := make(chan struct{})
-	defer close(returned)
-	defer s.server.linger(stream.Context(), sender)
-	defer sub.Close()
-	sent := make(chan error, 1)
-	s.server.loops.Go(func() {
-		sent <- s.server.guarded(sender.run)
-		<-returned // only now is it settled how the subscription has ended, and what was lost with it
-		s.server.logEnding(sub, sessionOf(stream.Context()).name())
-	})
-	refused := inCallOf(stream.Context()).refusal()
-	session := sessionOf(stream.Context())
-	revoked := session.ended()
-	heard := make(chan error, 1)
-	s.server.loops.Go(func() { heard <- s.server.guarded(func() error { return listen(stream, sub) }) })
+	c := &subscriptionCall{
+		brokerService: s,
+		stream:        stream,
+		sub:           sub,
+		sender:        &sender{sub: sub, stream: stream, pending: new(pendingFrames)},
+		sent:          make(chan error, 1),
+		heard:         make(chan error, 1),
+		returned:      make(chan struct{}),
+		refused:       inCallOf(ctx).refusal(),
+		revoked:       sessionOf(ctx).ended(),
+	}
+	if broadcast, ok := sub.(*core.Subscription); ok {
+		broadcast.Direct(func() bool { return c.sender.sendDirect(broadcast) })
+	}
+	s.server.loops.Go(c.send)
+	s.server.loops.Go(c.listen)
+	return c, nil
+}
+
+func (c *subscriptionCall) send() {
+	c.sent <- c.server.guarded(c.sender.run)
+	<-c.returned // only now is it settled how the subscription has ended, and what was lost with it
+	c.server.logEnding(c.sub, sessionOf(c.stream.Context()).name())
+}
+
+func (c *subscriptionCall) listen() {
+	c.heard <- c.server.guarded(func() error { return listen(c.stream, c.sub) })
+}
+
+// decide waits for what ends the stream.
+func (c *subscriptionCall) decide() error {
 	for {
 		select {
-		case err := <-heard:
+		case err := <-c.heard:
 			if err != nil {
 				return err
 			}
-			heard = nil // half-closed: the subscription goes on
-		case <-refused:
-			return giveUp(stream.Context(), sender.pending)
-		case err := <-sent:
-			if err != nil {
-				return err
-			}
-			return closed(stream, sub, sender)
-		case <-revoked:
-			revoked = nil
-			sub.Revoke()
-		case <-sub.Done():
-			if err := s.awaitLastFrame(stream.Context(), sent); err != nil {
-				return err
-			}
-			return closed(stream, sub, sender)
+			c.heard = nil // half-closed: the subscription goes on
+		case <-c.refused:
+			return giveUp(c.stream.Context(), c.sender.pending)
+		case err := <-c.sent:
+			return c.sentAll(err)
+		case <-c.revoked:
+			c.revoked = nil
+			c.sub.Revoke()
+		case <-c.sub.Done():
+			return c.sentAll(c.awaitLastFrame(c.stream.Context(), c.sent))
 		}
 	}
+}
+
+// sentAll returns what the handler is to return once the sender has ended with err.
+func (c *subscriptionCall) sentAll(err error) error {
+	if err != nil {
+		return err
+	}
+	return closed(c.stream, c.sub, c.sender)
+}
+
+// end is for the return of the handler.
+func (c *subscriptionCall) end() {
+	c.sub.Close()
+	c.server.linger(c.stream.Context(), c.sender)
+	close(c.returned)
 }
 
 // open reads the first request, registers the subscription and says so.

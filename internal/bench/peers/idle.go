@@ -18,6 +18,8 @@ const (
 	idleSubscriptions = 20_000
 	idleConnections   = 20
 	idleTime          = 10 * time.Second
+	// quietTime is for what opening has used to go back to the system: tinybroker gives it back once, when it has been quiet for a while.
+	quietTime = 25 * time.Second
 	// clockTicks is what Linux counts processor time in, a second.
 	clockTicks = 100
 )
@@ -35,7 +37,7 @@ func idleFigures(ctx context.Context, s *settings, pid int, subscribe func(conne
 			return nil, err
 		}
 	}
-	if err := pause(ctx, 5*time.Second); err != nil { // what opening has used, goes back
+	if err := pause(ctx, quietTime); err != nil {
 		return nil, err
 	}
 	after, err := residentKiB(pid)
