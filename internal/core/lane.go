@@ -169,6 +169,9 @@ func (l *lane) hasPrompt() bool {
 // something now would have in flight. So a queue that is short does not go whole to the first who asks, and asks again, before the
 // others have woken up. Who is being written to is not waited for.
 func (l *lane) share(m *Member) int {
+	if m.group.settings.Ack == AckNone && l.ready > shortQueue {
+		return (l.ready + len(l.members) - 1) / len(l.members)
+	}
 	promptOnly := l.late > 0 && l.hasPrompt()
 	n, load := 0, l.ready
 	for _, o := range l.members {
@@ -187,11 +190,11 @@ func (l *lane) share(m *Member) int {
 // waitsFor reports whether m is to get nothing until o, which has been woken and was served longer ago, has taken something. Without acks
 // nobody has anything in flight for long, so it is by turns that a short queue is shared out.
 func (m *Member) waitsFor(o *Member) bool {
-	return o != m && m.group.settings.Ack == AckNone && !o.parked && o.served < m.served && m.lane.ready <= shortQueue
+	return o != m && m.group.settings.Ack == AckNone && !o.parked && o.served < m.served
 }
 
-// shortQueue is how many messages are so few that members without acks take turns.
-const shortQueue = 256
+// shortQueue is how many messages are so few that members without acks take turns. With more, each takes its part as often as it comes.
+const shortQueue = 64
 
 // undrain lets the member go on that has taken nothing to be ready for a suspect.
 func (l *lane) undrain() {

@@ -156,9 +156,9 @@ func (in *inbound) tap(ctx context.Context, info *tap.Info) (context.Context, er
 type inCall struct {
 	flow    *inflow
 	id      uint32
-	told    bool          // the handler waits for refused
-	alien   bool          // it belongs to no service of which clients send much
-	refused chan struct{} // closed when the broker gives the call up
+	told    bool               // the handler waits for refused
+	alien   bool               // it belongs to no service of which clients send much
+	refused chan struct{}      // closed when the broker gives the call up
 	cancel  context.CancelFunc // nil when told
 	stop    func() bool
 
