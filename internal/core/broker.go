@@ -297,6 +297,13 @@ func (b *Broker) Close() {
 // Draining returns a channel that is closed when draining begins.
 func (b *Broker) Draining() <-chan struct{} { return b.draining }
 
+// forgetIfEnded is forget for a consumer that may have ended.
+func (b *Broker) forgetIfEnded(c consumer) {
+	if c.Ending().Reason != EndNone {
+		b.forget(c)
+	}
+}
+
 // CountRefused adds messages that were refused before they got here, for the reason that err tells, to the count of refused ones.
 func (b *Broker) CountRefused(err error, n int) { b.counters.refused[refuseReason(err)].Add(uint64(n)) }
 

@@ -122,9 +122,7 @@ func (g *group) laneFor(patterns *PatternSet, may *Permission) (l *lane, isNew b
 	}
 	g.lanes[name] = l
 	g.broker.lanes.Add(1)
-	if extra := int64(patterns.Size()) - usualPatterns; extra > 0 {
-		g.broker.memory.used.Add(extra) // the lane outlives the member, for which there was room
-	}
+	g.broker.memory.used.Add(unusual(patterns)) // the lane outlives the member, for which there was room
 	return l, true
 }
 

@@ -129,7 +129,7 @@ func (g *group) expireDeliveriesLocked(now time.Time) {
 			g.giveBackLocked(p, giveBack{charge: true, reason: "ack deadline exceeded"})
 		})
 		m.freedLocked()
-		m.lane.rouseLate()
+		m.lane.rouse() // for the late ones, now that this one is no longer prompt
 	}
 }
 

@@ -159,10 +159,10 @@ func (l *lane) credit() int {
 	return n
 }
 
-// hasPrompt reports whether a member that is not late could be given something. While there is one, late ones are not: a worker
-// that hangs would else get what it lets pass again and again, until it is a dead letter.
-func (l *lane) hasPrompt() bool {
-	return slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && m.isFree() })
+// promptOnly reports whether late members are given nothing, since one that is not late could be: a worker that hangs would else get
+// what it lets pass again and again, until it is a dead letter.
+func (l *lane) promptOnly() bool {
+	return l.late > 0 && slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && m.isFree() })
 }
 
 // share is how many more messages m may be given for what is ready to be shared out evenly: no more than bring it to what all who can take
@@ -172,10 +172,10 @@ func (l *lane) share(m *Member) int {
 	if m.group.settings.Ack == AckNone && l.ready > shortQueue {
 		return (l.ready + len(l.members) - 1) / len(l.members)
 	}
-	promptOnly := l.late > 0 && l.hasPrompt()
+	promptOnly := l.promptOnly()
 	n, load := 0, l.ready
 	for _, o := range l.members {
-		if o != m && (o.writing > 0 || !o.isFree() || o.late && promptOnly) {
+		if o != m && (o.writing > 0 || !o.isNext(promptOnly)) {
 			continue
 		}
 		if m.waitsFor(o) {
@@ -212,11 +212,11 @@ func (l *lane) rouse() {
 	if n == 0 {
 		return
 	}
-	promptOnly := l.late > 0 && l.hasPrompt()
+	promptOnly := l.promptOnly()
 	for ; n > 0; n-- {
 		var idlest *Member
 		for _, m := range l.members {
-			if m.parked && m.isFree() && !(m.late && promptOnly) && (idlest == nil || m.idlerThan(idlest)) {
+			if m.parked && m.isNext(promptOnly) && (idlest == nil || m.idlerThan(idlest)) {
 				idlest = m
 			}
 		}
@@ -224,13 +224,6 @@ func (l *lane) rouse() {
 			return
 		}
 		idlest.unpark()
-	}
-}
-
-// rouseLate is rouse for when a member is no longer free: late ones may be next.
-func (l *lane) rouseLate() {
-	if l.late > 0 {
-		l.rouse()
 	}
 }
 

@@ -69,7 +69,10 @@ func (m *Member) credit() int {
 }
 
 // mayTake reports whether the member may be given anything right now.
-func (m *Member) mayTake() bool { return m.isFree() && (!m.late || !m.lane.hasPrompt()) }
+func (m *Member) mayTake() bool { return m.isNext(m.lane.promptOnly()) }
+
+// isNext is mayTake where it is known whether late members may be given anything.
+func (m *Member) isNext(promptOnly bool) bool { return m.isFree() && !(m.late && promptOnly) }
 
 // isFree is mayTake whatever the others of the lane do.
 func (m *Member) isFree() bool {
@@ -314,7 +317,7 @@ func (m *Member) Leave() {
 	m.finishLocked()
 	m.lane.rouse()
 	g.unlock()
-	m.forgetIfEnded()
+	m.broker.forgetIfEnded(m)
 }
 
 // Left ends the membership cleanly: what is in flight is given back and counts no attempt.
@@ -347,12 +350,6 @@ func (m *Member) end(reason EndReason) {
 	m.endLocked(reason)
 	m.group.unlock()
 	m.broker.forget(m)
-}
-
-func (m *Member) forgetIfEnded() {
-	if m.Ending().Reason != EndNone {
-		m.broker.forget(m)
-	}
 }
 
 // endLocked gives back what is in flight, in order, to the front of the queue.

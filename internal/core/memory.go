@@ -70,15 +70,18 @@ func (m *memory) tight() bool { return m.used.Load() > m.limit/2 }
 // usualPatterns is how much the patterns of a subscription may take without being accounted for.
 const usualPatterns = 32 << 10
 
+// unusual is what a set of patterns takes beyond what is usual.
+func unusual(p *PatternSet) int64 { return max(0, int64(p.Size())-usualPatterns) }
+
 // chargePatterns accounts for what a set of patterns takes beyond what is usual, or refuses when there is no room for that.
 func (b *Broker) chargePatterns(p *PatternSet) bool {
-	extra := int64(p.Size()) - usualPatterns
-	return extra <= 0 || b.memory.acquire(extra)
+	extra := unusual(p)
+	return extra == 0 || b.memory.acquire(extra)
 }
 
 // freePatterns takes chargePatterns back.
 func (b *Broker) freePatterns(p *PatternSet) {
-	if extra := int64(p.Size()) - usualPatterns; extra > 0 {
+	if extra := unusual(p); extra > 0 {
 		b.memory.free(extra)
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -95,7 +96,7 @@ func (b *Broker) reclaim(size int64) bool {
 		for i := range holders {
 			s := holders[i].sub
 			s.shed()
-			b.forgetEnded(s)
+			b.forgetIfEnded(s)
 			if b.memory.acquire(size) {
 				return true
 			}
@@ -118,15 +119,7 @@ func (b *Broker) holders(now time.Time) (all []holder, sum int64) {
 			sum += h.bytes
 		}
 	}
-	slices.SortFunc(all, func(a, b holder) int {
-		switch wa, wb := a.weight(), b.weight(); {
-		case wa > wb:
-			return -1
-		case wa < wb:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.weight(), a.weight()) })
 	return all, sum
 }
 
@@ -154,12 +147,5 @@ func (s *Subscription) shed() {
 		}
 		s.queue.settleRoom(&s.broker.memory)
 		s.relieveLocked(s.fill.load())
-	}
-}
-
-// forgetEnded is forget for a subscription that may have ended.
-func (b *Broker) forgetEnded(s *Subscription) {
-	if s.Ending().Reason != EndNone {
-		b.forget(s)
 	}
 }

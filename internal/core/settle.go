@@ -148,7 +148,7 @@ func (m *Member) settle(ranges []SequenceRange, f func(p *parcel)) {
 	}
 	m.freedLocked()
 	g.unlock()
-	m.forgetIfEnded()
+	m.broker.forgetIfEnded(m)
 }
 
 // freedLocked lets the member go on after deliveries were settled.

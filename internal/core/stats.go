@@ -1,6 +1,8 @@
 package core
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -160,17 +162,19 @@ func (b *Broker) Groups() []GroupStats {
 func (b *Broker) allGroups() []*group {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	groups := make([]*group, 0, len(b.groups))
-	for _, g := range b.groups {
-		groups = append(groups, g)
-	}
-	return groups
+	return b.allGroupsLocked()
 }
+
+func (b *Broker) allGroupsLocked() []*group { return slices.Collect(maps.Values(b.groups)) }
 
 // stats describes the group; without a sampler its rates are left out.
 func (g *group) stats(s *sampler) GroupStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.statsLocked(s)
+}
+
+func (g *group) statsLocked(s *sampler) GroupStats {
 	c := &g.counters
 	st := GroupStats{
 		Name:        g.name,

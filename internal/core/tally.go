@@ -68,13 +68,16 @@ func (b *Broker) Tally() Tally {
 func (b *Broker) groupBooks() ([]GroupStats, GroupTotals) {
 	b.mu.Lock()
 	sum := b.gone
-	groups := make([]*group, 0, len(b.groups))
-	for _, g := range b.groups {
-		groups = append(groups, g)
-	}
+	groups := b.allGroupsLocked()
 	b.mu.Unlock()
 	stats := make([]GroupStats, len(groups))
-	totals := GroupTotals{
+	for i, g := range groups {
+		g.mu.Lock()
+		stats[i] = g.statsLocked(nil)
+		sum.add(&g.counters)
+		g.mu.Unlock()
+	}
+	return stats, GroupTotals{
 		Accepted:    sum.accepted,
 		Delivered:   sum.delivered,
 		Acked:       sum.acked,
@@ -83,16 +86,4 @@ func (b *Broker) groupBooks() ([]GroupStats, GroupTotals) {
 		Redelivered: sum.redelivered,
 		Expired:     sum.expired,
 	}
-	for i, g := range groups {
-		st := g.stats(nil)
-		stats[i] = st
-		totals.Accepted += st.Accepted
-		totals.Delivered += st.Delivered
-		totals.Acked += st.Acked
-		totals.DeadLetters += st.DeadLetters
-		totals.Dropped += st.Dropped
-		totals.Redelivered += st.Redelivered
-		totals.Expired += st.Expired
-	}
-	return stats, totals
 }
