@@ -44,12 +44,15 @@ func (a *access) admit(ctx context.Context, method string) (*session, error) {
 	if r == anyone {
 		return nil, nil
 	}
+	open := a.identities.Load() == nil
+	chain := chainOf(ctx)
+	if open && chain == nil {
+		return nil, nil
+	}
 	s := &session{access: a, rule: r, revoked: make(chan struct{})}
-	if a.identities.Load() == nil {
-		if s.showCertificate(ctx); s.leaf == nil {
-			return nil, nil
-		}
-	} else if err := s.show(ctx); err != nil {
+	if open {
+		s.showCertificate(chain)
+	} else if err := s.show(ctx, chain); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
@@ -126,7 +129,7 @@ type session struct {
 }
 
 // show takes note of the credential that a call came with. A token that is sent counts alone, whatever certificate there is.
-func (s *session) show(ctx context.Context) error {
+func (s *session) show(ctx context.Context, chain []*x509.Certificate) error {
 	switch sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) {
 	case 0:
 	case 1:
@@ -139,19 +142,26 @@ func (s *session) show(ctx context.Context) error {
 	default:
 		return fmt.Errorf("%w: %d authorization headers", core.ErrUnauthenticated, len(sent))
 	}
-	s.showCertificate(ctx)
+	if chain != nil {
+		s.showCertificate(chain)
+	}
 	return nil
 }
 
-// showCertificate takes note of the certificate of the connection that a call came on, if it has one.
-func (s *session) showCertificate(ctx context.Context) {
+// showCertificate takes note of the certificate of the connection that a call came on.
+func (s *session) showCertificate(chain []*x509.Certificate) {
+	s.chain, s.leaf = chain, chain[0]
+	s.credential = auth.CertificateCredential(s.leaf)
+}
+
+// chainOf returns the verified certificate of the connection that a call came on, with those of its issuers; nil: it has none.
+func chainOf(ctx context.Context) []*x509.Certificate {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			s.chain = info.State.PeerCertificates
-			s.leaf = s.chain[0]
-			s.credential = auth.CertificateCredential(s.leaf)
+			return info.State.PeerCertificates
 		}
 	}
+	return nil
 }
 
 // holder is whose call it is when no identities are known and a certificate alone lets in: nobody's in particular, who may do everything.

@@ -158,7 +158,7 @@ type inCall struct {
 	id      uint32
 	told    bool               // the handler waits for refused
 	alien   bool               // it belongs to no service of which clients send much
-	refused chan struct{}      // closed when the broker gives the call up
+	refused chan struct{}      // closed when the broker gives the call up; nil unless told
 	cancel  context.CancelFunc // nil when told
 	stop    func() bool
 

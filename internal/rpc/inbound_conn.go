@@ -120,11 +120,13 @@ func (f *inflow) receive(stream uint32, data []byte) {
 
 // begin makes the call known whose header was read last.
 func (f *inflow) begin(ctx context.Context, method string) context.Context {
-	c := &inCall{flow: f, id: f.walk.call, refused: make(chan struct{})}
+	c := &inCall{flow: f, id: f.walk.call}
 	c.told = method == tinybrokerv1.BrokerService_PublishStream_FullMethodName || method == tinybrokerv1.BrokerService_Subscribe_FullMethodName
 	c.alien = !strings.HasPrefix(method, brokerPrefix)
 	c.stop = context.AfterFunc(ctx, c.ends)
-	if !c.told {
+	if c.told {
+		c.refused = make(chan struct{})
+	} else {
 		ctx, c.cancel = context.WithCancel(ctx)
 	}
 	ctx = context.WithValue(ctx, inCallKey{}, c)

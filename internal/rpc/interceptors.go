@@ -117,8 +117,7 @@ func (s *observedStream) RecvMsg(m any) error {
 // untilEnded runs a handler that would keep its stream open for as long as the client does: one that is not ours, or that sends to who may not
 // read. The return of the call ends the stream, and with it the handler.
 func (s *Server) untilEnded(session *session, call func() error) error {
-	ended := make(chan error, 1)
-	s.loops.Go(func() { ended <- s.guarded(call) })
+	ended := s.start(call)
 	select {
 	case err := <-ended:
 		return err
@@ -131,8 +130,7 @@ func (s *Server) untilEnded(session *session, call func() error) error {
 
 // atOnce runs the handler of a method that anyone may call: who says nothing is not waited for, whoever it is.
 func (s *Server) atOnce(call func() error) error {
-	ended := make(chan error, 1)
-	s.loops.Go(func() { ended <- s.guarded(call) })
+	ended := s.start(call)
 	timeout := time.NewTimer(s.options.times.open)
 	defer timeout.Stop()
 	select {
@@ -141,6 +139,13 @@ func (s *Server) atOnce(call func() error) error {
 	case <-timeout.C:
 		return fmt.Errorf("%w: no request within %s", core.ErrProtocol, s.options.times.open)
 	}
+}
+
+// start calls f in a goroutine of its own, which the handler that starts it need not wait for, and returns where its error will be.
+func (s *Server) start(f func() error) <-chan error {
+	ended := make(chan error, 1)
+	s.loops.Go(func() { ended <- s.guarded(f) })
+	return ended
 }
 
 // guarded calls f and turns a panic into an error, for goroutines that the interceptors do not see.

@@ -26,10 +26,8 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream, ctx: ctx, session: session}
-	ended := make(chan error, 1)
-	s.server.loops.Go(func() { ended <- s.server.guarded(p.run) })
 	select {
-	case err := <-ended:
+	case err := <-s.server.start(p.run):
 		return err
 	case <-inCallOf(stream.Context()).refusal():
 		return giveUp(stream.Context(), &p.pending)

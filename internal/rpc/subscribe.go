@@ -47,7 +47,7 @@ type subscriptionCall struct {
 	sub      consumer
 	sender   *sender
 	sent     chan error    // how sending has ended
-	heard    chan error    // how listening has ended
+	heard    <-chan error  // how listening has ended
 	returned chan struct{} // closed when the handler returns
 	refused  <-chan struct{}
 	revoked  <-chan struct{}
@@ -67,7 +67,7 @@ func (s *brokerService) begin(stream subscribeStream) (*subscriptionCall, error)
 		sub:           sub,
 		sender:        &sender{sub: sub, stream: stream, pending: new(pendingFrames)},
 		sent:          make(chan error, 1),
-		heard:         make(chan error, 1),
+		heard:         s.server.start(func() error { return listen(stream, sub) }),
 		returned:      make(chan struct{}),
 		refused:       inCallOf(ctx).refusal(),
 		revoked:       sessionOf(ctx).ended(),
@@ -76,7 +76,6 @@ func (s *brokerService) begin(stream subscribeStream) (*subscriptionCall, error)
 		broadcast.Direct(func() bool { return c.sender.sendDirect(broadcast) })
 	}
 	s.server.loops.Go(c.send)
-	s.server.loops.Go(c.listen)
 	return c, nil
 }
 
@@ -84,10 +83,6 @@ func (c *subscriptionCall) send() {
 	c.sent <- c.server.guarded(c.sender.run)
 	<-c.returned // only now is it settled how the subscription has ended, and what was lost with it
 	c.server.logEnding(c.sub, sessionOf(c.stream.Context()).name())
-}
-
-func (c *subscriptionCall) listen() {
-	c.heard <- c.server.guarded(func() error { return listen(c.stream, c.sub) })
 }
 
 // decide waits for what ends the stream.
@@ -138,14 +133,10 @@ func (s *brokerService) open(stream subscribeStream) (consumer, error) {
 	}
 	// What this takes of the stack stays allocated with the goroutine. The handler's lives as long as the subscription does.
 	var sub consumer
-	registered := make(chan error, 1)
-	s.server.loops.Go(func() {
-		registered <- s.server.guarded(func() (err error) {
-			sub, err = s.register(stream, request)
-			return err
-		})
+	err = <-s.server.start(func() (err error) {
+		sub, err = s.register(stream, request)
+		return err
 	})
-	err = <-registered
 	return sub, err
 }
 
@@ -179,10 +170,7 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.SubscribeRequest, error) {
 	session := sessionOf(stream.Context())
 	request := new(tinybrokerv1.SubscribeRequest)
-	received := make(chan error, 1)
-	s.server.loops.Go(func() {
-		received <- s.server.guarded(func() error { return receive(stream, request) })
-	})
+	received := s.server.start(func() error { return receive(stream, request) })
 	timeout := time.NewTimer(s.server.options.times.open)
 	defer timeout.Stop()
 	select {
