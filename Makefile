@@ -142,10 +142,10 @@ check-release: $(BIN)/goreleaser-$(GORELEASER) ## builds a release and tests wha
 	$(MAKE) release-snapshot
 	TINYBROKER_DIST=$(CURDIR)/dist $(GO) test -count=1 ./packaging
 
-# SOAK=1h for an hour; TINYBROKER_SOAK_SEED repeats a run. It ends with the round in which the time is over.
 memory: ## what processes take under load, without the race detector, which takes more
 	$(GO) test -count=1 -run 'Memory|UnderLoad|Bombs|Giver|OutOfDescriptors' ./cmd/tinybroker
 
+# SOAK=1h for an hour; TINYBROKER_SOAK_SEED repeats a run. It ends with the round in which the time is over.
 soak: ## publishers, subscribers and members, and everything that can go wrong with them
 	TINYBROKER_SOAK=$(SOAK) $(GO) test -race -count 1 -run '^TestSoak$$' -v -timeout 0 ./cmd/tinybroker
 

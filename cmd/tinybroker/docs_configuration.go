@@ -13,25 +13,17 @@ var configurationText string
 
 // configurationPage is docs/configuration.md: its text, with the tables of all settings in their places.
 func configurationPage() []byte {
-	serve := pflag.NewFlagSet(sectionServe, pflag.ContinueOnError)
-	newServeOptions().addFlags(serve)
-	client := pflag.NewFlagSet(sectionClient, pflag.ContinueOnError)
-	newClientOptions().addFlags(client)
 	return []byte(strings.NewReplacer(
-		"{{serve}}\n", settingsTable(serve),
-		"{{client}}\n", settingsTable(client),
+		"{{serve}}\n", settingsTable(settingsInOrder(newServeOptions().addFlags)),
+		"{{client}}\n", settingsTable(settingsInOrder(newClientOptions().addFlags)),
 	).Replace(configurationText))
 }
 
-// settingsTable has a row for each flag that the file may name.
-func settingsTable(fs *pflag.FlagSet) string {
+// settingsTable has a row for each setting.
+func settingsTable(settings []*pflag.Flag) string {
 	var b strings.Builder
 	b.WriteString("| setting | default | range | meaning |\n| --- | --- | --- | --- |\n")
-	fs.SortFlags = false
-	fs.VisitAll(func(f *pflag.Flag) {
-		if sectionOf(f) == "" {
-			return
-		}
+	for _, f := range settings {
 		_, usage := pflag.UnquoteUsage(f)
 		values := "any " + f.Value.Type()
 		if r, ok := f.Value.(ranged); ok {
@@ -42,6 +34,6 @@ func settingsTable(fs *pflag.FlagSet) string {
 			def = "`" + f.DefValue + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", fileKey(f.Name), def, values, strings.ReplaceAll(usage, "|", `\|`))
-	})
+	}
 	return b.String()
 }

@@ -102,7 +102,8 @@ func (o *serveOptions) validate() error {
 	}
 	errs = append(errs, o.files.validate(o.flags)...)
 	for _, address := range o.listen {
-		if err := checkListen(address, o.insecure || o.files.missing() == ""); err != nil {
+		if err := checkListen("listen", address, o.insecure || o.files.missing() == "",
+			"can be reached from other machines, which needs TLS (tls_cert, tls_key) and authentication (auth_file): set both,"); err != nil {
 			errs = append(errs, err)
 		}
 	}

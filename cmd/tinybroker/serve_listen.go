@@ -48,16 +48,17 @@ func checkAddress(setting, address string) error {
 }
 
 // checkListen refuses an address that cannot be listened on, or must not be without saying so.
-func checkListen(address string, insecure bool) error {
-	if err := checkAddress("listen", address); err != nil || insecure {
+// What speaks against an address that other machines reach is in the words of against.
+func checkListen(setting, address string, allowed bool, against string) error {
+	if err := checkAddress(setting, address); err != nil || allowed {
 		return err
 	}
 	loopback, err := isLoopback(address)
 	if err != nil {
-		return fmt.Errorf("listen: %q: %s", address, rootCause(err))
+		return fmt.Errorf("%s: %q: %s", setting, address, rootCause(err))
 	}
 	if !loopback {
-		return fmt.Errorf("listen: %q can be reached from other machines, which needs TLS (tls_cert, tls_key) and authentication (auth_file): set both, bind to 127.0.0.1, or allow it with --insecure (insecure: true)", address)
+		return fmt.Errorf("%s: %q %s bind to 127.0.0.1, or allow it with --insecure (insecure: true)", setting, address, against)
 	}
 	return nil
 }

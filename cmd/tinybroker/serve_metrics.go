@@ -27,18 +27,7 @@ func (o *serveOptions) checkPages() error {
 		}
 		return nil
 	}
-	const setting = "metrics_listen"
-	if err := checkAddress(setting, o.metricsListen); err != nil || o.insecure {
-		return err
-	}
-	loopback, err := isLoopback(o.metricsListen)
-	if err != nil {
-		return fmt.Errorf("%s: %q: %s", setting, o.metricsListen, rootCause(err))
-	}
-	if !loopback {
-		return fmt.Errorf("%s: %q can be reached from other machines, and metrics are shown to whoever asks: bind to 127.0.0.1, or allow it with --insecure (insecure: true)", setting, o.metricsListen)
-	}
-	return nil
+	return checkListen("metrics_listen", o.metricsListen, o.insecure, "can be reached from other machines, and metrics are shown to whoever asks:")
 }
 
 // listenAll binds every address of serve or none. The listener of the pages is nil when there are none.

@@ -82,10 +82,8 @@ func (s *topSource) connect(ctx context.Context) (*rpc.Client, error) {
 	if client, err := s.connected(); err == nil {
 		return client, nil
 	}
-	again := *s.options
-	again.wait = false
-	options := rpc.ClientOptions{Target: again.server, ConnectTimeout: again.connectTimeout}
-	if err := again.security.apply(&options); err != nil {
+	options := rpc.ClientOptions{Target: s.options.server, ConnectTimeout: s.options.connectTimeout}
+	if err := s.options.security.apply(&options); err != nil {
 		return nil, err
 	}
 	client, err := rpc.Dial(ctx, options)
