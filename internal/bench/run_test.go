@@ -253,6 +253,12 @@ func TestRunErrors(t *testing.T) {
 	if _, err := Run(t.Context(), o, func(context.Context) (*rpc.Client, error) { return nil, no }); !errors.Is(err, no) {
 		t.Errorf("no connection: %v", err)
 	}
+	// The broker learns a little later that the subscribers of the first run have gone.
+	for end := time.Now().Add(10 * time.Second); site.broker.Stats().Subscriptions > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the subscriptions of the first run are still open")
+		}
+	}
 	o.Messages, o.Duration = 0, time.Hour
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
