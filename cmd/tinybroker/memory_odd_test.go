@@ -52,9 +52,7 @@ func TestInflatedUnderLoad(t *testing.T) {
 	bound := memoryBound(maxMemory, len(conns)+1, streams+2)
 	peak := b.peak()
 	t.Logf("%d MiB resident at most, the bound is %d MiB; the probe's p99 %s", peak>>20, bound>>20, p99(took))
-	if peak > bound && !raceEnabled {
-		t.Errorf("%d MiB resident, the bound is %d MiB", peak>>20, bound>>20)
-	}
+	residentUnder(t, peak, bound)
 }
 
 // TestUnreadUnderLoad: publish streams on which nobody takes the receipts, each filled with all that the broker lets in.
@@ -84,26 +82,27 @@ func TestUnreadUnderLoad(t *testing.T) {
 	bound := memoryBound(maxMemory, connections+1, connections*streams)
 	peak := b.peak()
 	t.Logf("%d MiB resident at most, the bound is %d MiB; the probe's p99 %s", peak>>20, bound>>20, p99(took))
-	if peak > bound && !raceEnabled {
-		t.Errorf("%d MiB resident, the bound is %d MiB", peak>>20, bound>>20)
-	}
+	residentUnder(t, peak, bound)
 }
 
-// TestResetsUnderLoad: calls that are opened and reset as fast as they can be written.
+// TestResetsUnderLoad: calls that are opened and reset as fast as they can be written, on many connections.
 func TestResetsUnderLoad(t *testing.T) {
-	connections, resets := 4, 5000
+	const connections = 20
+	flood := 2 * time.Second
 	if os.Getenv("TINYBROKER_LONG") != "" {
-		connections, resets = 20, 100_000
+		flood = time.Minute
 	}
-	b := startBroker(t)
+	b := startBroker(t, "--max-memory", "64MiB")
 	stop := memoryProbe(t, b)
 	time.Sleep(200 * time.Millisecond)
 	before := b.resident()
+	end := time.Now().Add(flood)
 	var load sync.WaitGroup
 	for i := range connections {
 		c := b.rawConn()
 		load.Go(func() {
-			for n := range resets {
+			_ = c.SetWriteDeadline(end) // the broker reads slower than this writes
+			for n := 0; time.Now().Before(end); n++ {
 				id, err := c.begin(tinybrokerv1.BrokerService_Subscribe_FullMethodName)
 				if err == nil && n%2 == 0 {
 					// Length-prefixed: open { topic_patterns: "a" }.
@@ -112,20 +111,19 @@ func TestResetsUnderLoad(t *testing.T) {
 				if err == nil {
 					err = c.WriteRSTStream(id, http2.ErrCodeCancel)
 				}
-				if err != nil {
+				if err != nil && time.Now().Before(end) {
 					t.Errorf("connection %d, call %d: %v", i, n, err)
 					return
 				}
 			}
+			_ = c.Close()
 		})
 	}
 	load.Wait()
 	took := stop()
-	grown := b.peak() - before
-	t.Logf("%d MiB more at most; the probe's p99 %s", grown>>20, p99(took))
-	if grown > 100<<20 {
-		t.Errorf("%d MiB more were resident", grown>>20)
-	}
+	peak := b.peak()
+	t.Logf("%d MiB more at most; the probe's p99 %s", (peak-before)>>20, p99(took))
+	residentUnder(t, peak, before+64<<20)
 	eventually(t, "no subscription is left but the probe's", func() bool {
 		return bytes.Contains([]byte(b.status()), fmt.Appendf(nil, `"subscriptions":%d,`, 1))
 	})

@@ -156,6 +156,7 @@ func (in *inbound) tap(ctx context.Context, info *tap.Info) (context.Context, er
 type inCall struct {
 	flow    *inflow
 	id      uint32
+	began   time.Time
 	told    bool               // the handler waits for refused
 	alien   bool               // it belongs to no service of which clients send much
 	refused chan struct{}      // closed when the broker gives the call up; nil unless told

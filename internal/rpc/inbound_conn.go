@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
@@ -18,6 +20,7 @@ type inflow struct {
 	in   *inbound
 	rest []byte // read, and not handed on yet
 	walk frameWalk
+	pace resetPace
 
 	mu     sync.Mutex
 	closed bool
@@ -59,8 +62,11 @@ func (f *inflow) observe(b []byte) (n int) {
 		n += size
 		switch event {
 		case frameBegins:
-			if f.walk.isData() {
+			switch f.walk.typ {
+			case http2.FrameData:
 				f.charge(f.walk.stream, bufferCost(int(f.walk.length)))
+			case http2.FrameRSTStream:
+				f.reset(f.walk.stream)
 			}
 		case dataComes:
 			f.receive(f.walk.stream, chunk)
@@ -118,9 +124,22 @@ func (f *inflow) receive(stream uint32, data []byte) {
 	c.messages.read(data, c.complete)
 }
 
+// reset keeps the connection from being read for a while when its client resets calls as fast as it begins them.
+func (f *inflow) reset(stream uint32) {
+	f.mu.Lock()
+	c := f.calls[stream]
+	f.mu.Unlock()
+	if c == nil {
+		return // it has ended
+	}
+	if now := time.Now(); now.Sub(c.began) < resetYoung {
+		time.Sleep(f.pace.reset(now)) //nolint:forbidigo // it is time that is to pass
+	}
+}
+
 // begin makes the call known whose header was read last.
 func (f *inflow) begin(ctx context.Context, method string) context.Context {
-	c := &inCall{flow: f, id: f.walk.call}
+	c := &inCall{flow: f, id: f.walk.call, began: time.Now()}
 	c.told = method == tinybrokerv1.BrokerService_PublishStream_FullMethodName || method == tinybrokerv1.BrokerService_Subscribe_FullMethodName
 	c.alien = !strings.HasPrefix(method, brokerPrefix)
 	c.stop = context.AfterFunc(ctx, c.ends)

@@ -204,6 +204,66 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 }
 
+// TestResetPace: a burst costs nothing, more costs time, and a pause makes up for it.
+func TestResetPace(t *testing.T) {
+	var p resetPace
+	now := time.Now()
+	for i := range resetBurst {
+		if wait := p.reset(now); wait != 0 {
+			t.Fatalf("reset %d waits %s", i, wait)
+		}
+	}
+	for range 1000 {
+		wait := p.reset(now)
+		if wait != resetInterval {
+			t.Fatalf("one more waits %s", wait)
+		}
+		now = now.Add(wait)
+	}
+	now = now.Add(resetBurst / 2 * resetInterval)
+	for range resetBurst / 2 {
+		if wait := p.reset(now); wait != 0 {
+			t.Fatalf("after a pause it waits %s", wait)
+		}
+	}
+	if p.reset(now) == 0 {
+		t.Fatal("the pause made up for more than it was long")
+	}
+}
+
+// TestOldCallsEndAtOnce: closing a thousand subscriptions that have lived for a while is not slowed down.
+func TestOldCallsEndAtOnce(t *testing.T) {
+	station := newStation(t, nil)
+	conn := dialHTTP2(t, station)
+	go func() { _ = conn.read(func(http2.Frame) bool { return false }) }()
+	const n = 1000
+	var ids []uint32
+	for range n {
+		id, err := conn.call(tinybrokerv1.BrokerService_Subscribe_FullMethodName, openRequest("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	subscriptions := func() int { return station.broker.Stats().Subscriptions }
+	eventually(t, "all are there", func() bool { return subscriptions() == n })
+	time.Sleep(resetYoung)
+	for _, id := range ids {
+		if err := conn.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all are gone", func() bool { return subscriptions() == 0 })
+	in := station.server.inbound
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for f := range in.flows {
+		if !f.pace.paid.IsZero() {
+			t.Error("they were taken for young ones")
+		}
+	}
+}
+
 // TestFrameWalk: the same frames in whatever pieces.
 func TestFrameWalk(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // reproducible
