@@ -105,7 +105,7 @@ func TestMessageSizeLimits(t *testing.T) {
 				t.Fatalf("%+v, %v", s.runs, err)
 			}
 			checkSizeVerdict(t, s.runs[0].err, test.good)
-			_, _, _, err := publishRecord(appendMessage(nil, &test.m), test.limit)
+			_, _, _, err := publishRecord(appendMessage(make([]byte, requestRoom), &test.m), test.limit)
 			checkSizeVerdict(t, err, test.good)
 		})
 	}

@@ -30,18 +30,18 @@ var brokerServiceDesc = func() grpc.ServiceDesc {
 }()
 
 func handlePublish(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-	request := new(rawFrame)
+	request := new(requestFrame)
 	if err := decode(request); err != nil {
 		return nil, err
 	}
 	return srv.(*brokerService).publish(ctx, request.data)
 }
 
-// publish is Publish for an encoded PublishRequest.
+// publish is Publish for an encoded PublishRequest with requestRoom before it.
 func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybrokerv1.PublishResponse, error) {
 	connOf(ctx).use()
 	broker := s.server.broker
-	if err := s.server.checkFrame(request); err != nil {
+	if err := s.server.checkFrame(request[requestRoom:]); err != nil {
 		broker.CountRefused(err, 1)
 		return nil, err
 	}

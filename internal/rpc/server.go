@@ -174,7 +174,7 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 		transport = credentials.NewTLS(s.options.TLS)
 	}
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newRawCodec()),
+		grpc.ForceServerCodecV2(newServerCodec()),
 		grpc.Creds(s.inbound.credentials(transport)),
 		grpc.InTapHandle(s.inbound.tap),
 		grpc.ReadBufferSize(bufferSize),

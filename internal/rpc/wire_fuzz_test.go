@@ -402,7 +402,7 @@ func FuzzPublishRecord(f *testing.F) {
 		const limit = 256
 		var want tinybrokerv1.PublishRequest
 		unmarshalErr := proto.Unmarshal(body, &want)
-		record, topic, wait, err := publishRecord(body, limit)
+		record, topic, wait, err := publishRecord(append(make([]byte, requestRoom), body...), limit)
 		if err != nil {
 			return
 		}

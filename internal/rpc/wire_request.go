@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -8,16 +9,25 @@ import (
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
-// publishRecord turns an encoded PublishRequest into a record in a buffer of its own, which topic aliases. An error wraps
-// core.ErrProtocol, core.ErrTopicInvalid or core.ErrMessageTooLarge.
-func publishRecord(body []byte, maxMessageSize int) (record, topic []byte, maxWait time.Duration, err error) {
-	message, maxWait, err := splitRequest(body)
+// requestRoom is how many bytes are to be free before an encoded PublishRequest, for what makes a record of it.
+const requestRoom = 1 + binary.MaxVarintLen32
+
+// publishRecord turns an encoded PublishRequest, before which there is requestRoom in b, into a record, which topic aliases. The record is in b, and b
+// must not be used any more, unless something had to be cut out. An error wraps core.ErrProtocol, core.ErrTopicInvalid or
+// core.ErrMessageTooLarge.
+func publishRecord(b []byte, maxMessageSize int) (record, topic []byte, maxWait time.Duration, err error) {
+	message, maxWait, err := splitRequest(b[requestRoom:])
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	prefix := 1 + protowire.SizeVarint(uint64(len(message)))
-	record = append(make([]byte, 0, prefix+len(message)), tagMessages)
-	record = protowire.AppendBytes(record, message)
+	if len(message) == len(b)-requestRoom {
+		record = b[requestRoom-prefix:]
+	} else {
+		record = make([]byte, prefix+len(message))
+		copy(record[prefix:], message)
+	}
+	protowire.AppendVarint(append(record[:0], tagMessages), uint64(len(message)))
 	m, ok := examine(record[prefix:])
 	if !ok {
 		return nil, nil, 0, errMalformed
