@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	// The race detector holds up the end of every process for a second, unless told otherwise before it starts.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	testscript.Main(leakChecked{m}, map[string]func(){"tinybroker": main})
+	testscript.Main(leakChecked{m}, map[string]func(){"tinybroker": main, loadProgram: throwLoad})
 }
 
 type leakChecked struct{ *testing.M }

@@ -74,6 +74,17 @@ func env(pairs ...string) processOption {
 	return func(p *process) { p.cmd.Env = append(p.cmd.Env, pairs...) }
 }
 
+// called starts the test binary as another program of TestMain.
+func called(name string) processOption {
+	return func(p *process) {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.cmd.Path, p.cmd.Args[0] = path, name
+	}
+}
+
 // start starts the program. It is killed at the end of the test if it still runs then.
 func start(t *testing.T, args []string, options ...processOption) *process {
 	t.Helper()
