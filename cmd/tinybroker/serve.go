@@ -72,7 +72,7 @@ func (o *serveOptions) addFlags(fs *pflag.FlagSet) {
 	addWhole(fs, &b.MaxAttempts, "max-attempts", "how often a message is delivered before it becomes a dead letter")
 	addWhole(fs, &b.MaxInFlight, "max-in-flight", "messages that a member may have without having acknowledged them")
 	addSize(fs, &b.MaxMessageSize, "max-message-size", "largest message: topic, key, headers and payload together")
-	addSize(fs, &b.MaxMemory, "max-memory", "message bytes held at once; past it publishes are refused")
+	addSize(fs, &b.MaxMemory, "max-memory", "message bytes held at once; when full, who reads nothing is evicted")
 	addWhole(fs, &b.MaxSubscriptions, "max-subscriptions", "subscriptions at once")
 	fs.Var(whole(&o.server.MaxConnections, 1, 1<<24), "max-connections", "connections at once, for each listen address; more wait")
 	addSpan(fs, &b.SendTimeout, "send-timeout", "how long a subscriber's stream may take nothing before it is given up")
