@@ -112,7 +112,7 @@ func (m *membership) passOver(d *Delivery) bool {
 func (m *membership) comesAgain(d *Delivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failed.failed(d.Key, d.Attempt, m.count, m.most)
+	m.failed.failed(d, m.count, m.most)
 }
 
 // settledLocked is how many deliveries have been replied to.

@@ -22,14 +22,15 @@ type failedKeys struct {
 
 // failedKey is a key of which a message has failed.
 type failedKey struct {
-	attempt uint32              // of the message that has failed: it comes again with a higher one
+	id      uint64              // of the message that has failed
+	attempt uint32              // of it: it comes again with a higher one
 	back    map[uint64]struct{} // what went back after it
 	told    bool                // the broker is being told
 	through uint64              // when told: the last number that it may have sent before it heard
 }
 
-// failed notes that a message was given back, to be tried again; received is how many deliveries have come, and maxInFlight how many may be in flight.
-func (f *failedKeys) failed(key string, attempt uint32, received, maxInFlight uint64) {
+// failed notes that d was given back, to be tried again; received is how many deliveries have come, and maxInFlight how many may be in flight.
+func (f *failedKeys) failed(d *Delivery, received, maxInFlight uint64) {
 	if f.byKey == nil {
 		f.byKey, f.seed = make(map[string]*failedKey), maphash.MakeSeed()
 	}
@@ -38,7 +39,8 @@ func (f *failedKeys) failed(key string, attempt uint32, received, maxInFlight ui
 			delete(f.byKey, k) // whatever the broker had sent has been handled or has gone back
 		}
 	}
-	f.byKey[strings.Clone(key)] = &failedKey{attempt: attempt, back: make(map[uint64]struct{})} // the delivery's memory is used again
+	// The delivery's memory is used again.
+	f.byKey[strings.Clone(d.Key)] = &failedKey{id: f.identify(d), attempt: d.Attempt, back: make(map[uint64]struct{})}
 }
 
 // tell notes that the broker is being told everything there is to tell, and then knows that this many deliveries are settled.
@@ -59,7 +61,8 @@ func (f *failedKeys) waits(d *Delivery) bool {
 	}
 	id := f.identify(d)
 	_, again := e.back[id]
-	if again || d.Attempt > e.attempt || e.told && len(e.back) == 0 && d.Sequence > e.through {
+	again = again || id == e.id && d.Attempt > e.attempt // others may have been tried more often, where another member crashed with them
+	if again || e.told && len(e.back) == 0 && d.Sequence > e.through {
 		delete(f.byKey, d.Key)
 		return false
 	}

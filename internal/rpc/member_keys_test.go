@@ -87,17 +87,63 @@ func TestAFailedMessageKeepsItsPlaceAmongItsKey(t *testing.T) {
 	}
 }
 
+// TestAnotherAttemptMayBeOfAnotherMessage: what a member had when it crashed comes with a higher attempt than what it had given back before that. It is not
+// the failed message again, though that is of the same key and has failed with a lower one.
+func TestAnotherAttemptMayBeOfAnotherMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site := newSite(t, nil)
+		crashing, err := site.broker.Join(core.JoinOptions{Patterns: []string{"**"}, Group: "g"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, payload := range []string{"failing", "second", "crashed"} {
+			site.sendKeyed(t, "k", payload)
+		}
+		var d core.Delivery
+		for taken := 0; taken < 3; taken += d.Count {
+			if !crashing.Take(&d, 1<<20) {
+				t.Fatalf("%d taken", taken)
+			}
+			count := d.Count
+			crashing.Settle(&d, true)
+			d.Count = count
+		}
+		crashing.Nack(core.Nack{Action: core.NackRelease}, core.SequenceRange{First: 1, Last: 2})
+		crashing.Close()
+		r := newRecorder(func(payload string, attempt uint32) error {
+			if payload == "failing" && attempt == 1 {
+				return &NackError{core.Nack{}}
+			}
+			return nil
+		})
+		site.sendKeyed(t, "k", "last")
+		joinGroup(t, site.client(t, nil), SubscribeOptions{}, r.handle)
+		time.Sleep(time.Minute)
+		var got []string
+		for len(r.list) > 0 {
+			h := <-r.list
+			got = append(got, fmt.Sprintf("%s/%d", h.payload, h.attempt))
+		}
+		if want := []string{"failing/1", "failing/2", "second/1", "crashed/2", "last/1"}; !slices.Equal(got, want) {
+			t.Errorf("handled %v, want %v", got, want)
+		}
+	})
+}
+
 // TestFailedKeys: when the broker has heard of a failure, so that what it sends is to be handled.
 func TestFailedKeys(t *testing.T) {
 	const most = 4
 	var f failedKeys
+	delivery := func(n uint64, key, payload string, attempt uint32) *Delivery {
+		return &Delivery{Message: core.Message{Topic: "t", Key: key, Payload: []byte(payload)}, Sequence: n, Attempt: attempt}
+	}
 	waits := func(n uint64, key, payload string, attempt uint32) bool {
-		return f.waits(&Delivery{Message: core.Message{Topic: "t", Key: key, Payload: []byte(payload)}, Sequence: n, Attempt: attempt})
+		return f.waits(delivery(n, key, payload, attempt))
 	}
 	fails := func(received uint64) {
 		f = failedKeys{}
 		buffer := []byte("k")
-		f.failed(unsafe.String(&buffer[0], 1), 1, received, most)
+		f.failed(delivery(1, unsafe.String(&buffer[0], 1), "failed", 1), received, most)
 		buffer[0] = 'x' // the next frame
 	}
 
@@ -129,9 +175,15 @@ func TestFailedKeys(t *testing.T) {
 		t.Error("the one that failed has come again")
 	}
 
+	fails(10)
+	f.tell(12, most)
+	if !waits(13, "k", "a", 2) || !waits(14, "k", "failed", 1) || waits(15, "k", "failed", 2) {
+		t.Error("neither a higher attempt nor the same content alone make it the one that failed")
+	}
+
 	f = failedKeys{}
 	for n := range uint64(1000) {
-		f.failed(fmt.Sprint(n), 1, 3*n, most)
+		f.failed(delivery(1, fmt.Sprint(n), "failed", 1), 3*n, most)
 		f.tell(3*n, most)
 	}
 	if len(f.byKey) > 5 {

@@ -54,7 +54,7 @@ class Membership {
   // for it, and goes back with it.
   async handle(sequence, message, attempt, before) {
     const ranges = [{ first: String(sequence) }];
-    if ((before && !(await before)) || this.isBehindFailed(message.key, sequence, attempt) || stopping) {
+    if ((before && !(await before)) || this.isBehindFailed(message, sequence, attempt) || stopping) {
       this.say({ nack: { ranges, action: 'NACK_ACTION_RELEASE' } });
       return false;
     }
@@ -70,17 +70,18 @@ class Membership {
       }
       this.say({ nack: { ranges, action: 'NACK_ACTION_RETRY' } });
       // The broker sends no more than maxInFlight beyond what it knows to be settled, so nothing above that before it hears.
-      if (message.key) this.failed.set(message.key, { attempt, through: this.settled + 1n + this.maxInFlight });
+      if (message.key) this.failed.set(message.key, { message, attempt, through: this.settled + 1n + this.maxInFlight });
       return false;
     }
   }
 
   // isBehindFailed tells whether a delivery was on its way when one before it, of the same key, failed.
-  isBehindFailed(key, sequence, attempt) {
-    const failed = this.failed.get(key);
+  isBehindFailed(message, sequence, attempt) {
+    const failed = this.failed.get(message.key);
     if (!failed) return false;
-    if (sequence <= failed.through && attempt <= failed.attempt) return true;
-    this.failed.delete(key);
+    const again = attempt > failed.attempt && isSame(message, failed.message);
+    if (sequence <= failed.through && !again) return true;
+    this.failed.delete(message.key);
     return false;
   }
 
@@ -107,6 +108,12 @@ class Membership {
     this.over = true;
     clearInterval(this.keeper);
   }
+}
+
+// isSame tells whether two deliveries are of one message.
+function isSame(a, b) {
+  return a.topic === b.topic && a.payload.equals(b.payload)
+    && a.publish_time?.seconds === b.publish_time?.seconds && a.publish_time?.nanos === b.publish_time?.nanos;
 }
 
 let member = null;
