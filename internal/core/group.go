@@ -21,6 +21,8 @@ type group struct {
 	created  time.Time
 
 	lanes      map[string]*lane // by their names
+	backlog    []*lane          // those in which messages are ready, in no order
+	aside      int              // lanes without members for which messages may wait outside the lanes
 	members    int
 	linger     time.Time            // when the group goes; zero while it has members
 	order      uint64               // place of the last message accepted
@@ -80,6 +82,8 @@ type lane struct {
 	returned parcelHeap    // given back, by order: they go first
 	suspects parcelHeap    // given back by crash after crash, by order: they go first and alone
 	ready    int           // messages in these three
+	place    int           // in the group's backlog
+	aside    bool          // has no members, and messages may wait for it outside: for their key, or for another attempt
 
 	gone    bool    // expired: takes no more messages
 	parked  int     // members that wait to be roused

@@ -14,13 +14,16 @@ func (g *group) joinLocked(m *Member) (_ *lane, isNew bool) {
 	l.linger = time.Time{}
 	g.members++
 	g.linger = time.Time{}
-	if len(l.members) == 1 {
+	l.setAside(false)
+	if g.members == 1 {
 		for _, other := range g.lanes {
 			if len(other.members) == 0 {
-				g.rehomeLocked(other)
 				g.armLocked(other.linger) // while the group had no members it did not count
 			}
 		}
+	}
+	if len(l.members) == 1 {
+		g.inheritLocked(l)
 	}
 	return l, isNew
 }
@@ -54,46 +57,96 @@ func (g *group) memberGoneLocked(l *lane) {
 	g.rehomeLocked(l)
 }
 
-// rehomeLocked moves the messages of a lane without members to lanes that have some and whose patterns match.
-func (g *group) rehomeLocked(l *lane) {
-	var takers []*lane
-	for _, other := range g.lanes {
-		if other != l && len(other.members) > 0 {
-			takers = append(takers, other)
+// inheritLocked moves to a lane that has its first member what waits for lanes without any and is also for this one.
+func (g *group) inheritLocked(heir *lane) {
+	heirs := []*lane{heir}
+	for _, l := range slices.Clone(g.backlog) {
+		if len(l.members) == 0 {
+			g.rehomeReadyLocked(l, heirs)
 		}
 	}
-	if len(takers) == 0 {
+	if g.aside > 0 {
+		g.rehomeAsideLocked(func(l *lane) bool { return l.aside }, heirs)
+	}
+}
+
+// rehomeLocked moves the messages of a lane without members to lanes that have some and whose patterns match.
+func (g *group) rehomeLocked(l *lane) {
+	if l.ready == 0 && g.delayed.Len() == 0 && len(g.keys) == 0 {
 		return
 	}
-	taker := func(record []byte) *lane {
+	var heirs []*lane
+	for _, other := range g.lanes {
+		if len(other.members) > 0 {
+			heirs = append(heirs, other)
+		}
+	}
+	if len(heirs) > 0 {
+		g.rehomeReadyLocked(l, heirs)
+	}
+	l.setAside(g.rehomeAsideLocked(func(other *lane) bool { return other == l }, heirs))
+}
+
+// rehomeReadyLocked moves what is ready in l to those of heirs that match it.
+func (g *group) rehomeReadyLocked(l *lane, heirs []*lane) {
+	for _, p := range l.emptyOut() {
+		g.distributeLocked(p, g.heir(l, heirs), func(piece *parcel, target *lane) { target.giveBack(piece) })
+	}
+}
+
+// rehomeAsideLocked moves to those of heirs that match it what waits outside the lanes, for one of those that isFrom says, and reports whether
+// anything has found none.
+func (g *group) rehomeAsideLocked(isFrom func(*lane) bool, heirs []*lane) (remains bool) {
+	move := func(p *parcel, target *lane) {
+		remains = remains || p.lane == target
+		p.lane = target
+	}
+	for _, p := range slices.Clone(g.delayed.list) {
+		if isFrom(p.lane) {
+			g.distributeLocked(p, g.heir(p.lane, heirs), func(piece *parcel, target *lane) {
+				if move(piece, target); piece != p {
+					heap.Push(&g.delayed, piece)
+				}
+			})
+		}
+	}
+	for _, st := range g.keys {
+		moved := false
+		for i := range st.waiting.len {
+			if p := *st.waiting.at(i); isFrom(p.lane) {
+				move(p, g.heir(p.lane, heirs)(p.data()))
+				moved = true
+			}
+		}
+		if moved {
+			st.offer()
+		}
+	}
+	return remains
+}
+
+// heir returns what says for a record which of heirs is to have it that waits for l: the first that matches, else l itself.
+func (g *group) heir(l *lane, heirs []*lane) func(record []byte) *lane {
+	return func(record []byte) *lane {
 		topic := string(g.encoding.Topic(record))
-		for _, t := range takers {
-			if t.patterns.Match(topic) && t.may.Match(topic) {
-				return t
+		for _, h := range heirs {
+			if h.patterns.Match(topic) && h.may.Match(topic) {
+				return h
 			}
 		}
 		return l
 	}
-	for _, p := range l.emptyOut() {
-		g.distributeLocked(p, taker, func(piece *parcel, target *lane) { target.giveBack(piece) })
+}
+
+// setAside notes whether messages may wait outside the lane for it, which has no members.
+func (l *lane) setAside(aside bool) {
+	if aside == l.aside {
+		return
 	}
-	for _, p := range slices.Clone(g.delayed.list) {
-		if p.lane != l {
-			continue
-		}
-		g.distributeLocked(p, taker, func(piece *parcel, target *lane) {
-			if piece.lane = target; piece != p {
-				heap.Push(&g.delayed, piece)
-			}
-		})
-	}
-	for _, st := range g.keys {
-		for i := range st.waiting.len {
-			if p := *st.waiting.at(i); p.lane == l {
-				p.lane = taker(p.data())
-			}
-		}
-		st.offer()
+	if l.aside = aside; aside {
+		l.group.aside++
+	} else {
+		l.group.aside--
 	}
 }
 
@@ -146,6 +199,7 @@ func (g *group) expireLanesLocked(now time.Time) (gone []*lane) {
 func (g *group) removeLaneLocked(l *lane) {
 	delete(g.lanes, l.name)
 	l.gone = true
+	l.setAside(false)
 	g.broker.lanes.Add(-1)
 	g.broker.freePatterns(l.patterns)
 	// What waits for its key goes first: nothing of it is to follow what goes then.

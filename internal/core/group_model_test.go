@@ -796,6 +796,9 @@ func (g *modelGroup) checkMessages() GroupStats {
 			g.t.Errorf("%s: message %d is in a lane that is gone", g.name, id)
 		}
 		if len(p.lane.members) == 0 {
+			if pos.where != "lane" && !p.lane.aside {
+				g.t.Errorf("%s: message %d waits aside for a lane without members, which does not know", g.name, id)
+			}
 			for _, l := range g.real.lanes {
 				if len(l.members) > 0 && l.patterns.Match(x.topic) {
 					g.t.Errorf("%s: message %d waits in a lane without members though that of %q has some", g.name, id, l.name)
@@ -834,7 +837,17 @@ func (g *modelGroup) checkStructure() {
 		g.t.Errorf("%s: %d lanes, want %d", g.name, len(r.lanes), len(g.lanes))
 	}
 	var bytes int64
+	backlog, aside := 0, 0
 	for _, l := range r.lanes {
+		if l.ready > 0 {
+			backlog++
+		}
+		if l.ready > 0 && (l.place >= len(r.backlog) || r.backlog[l.place] != l) {
+			g.t.Errorf("%s: lane %q is not in the backlog", g.name, l.name)
+		}
+		if l.aside {
+			aside++
+		}
 		ready, parked := 0, 0
 		for i := range l.fresh.len {
 			ready += (*l.fresh.at(i)).n
@@ -856,6 +869,9 @@ func (g *modelGroup) checkStructure() {
 		if ready != l.ready || parked != l.parked {
 			g.t.Errorf("%s: lane %q counts %d messages and %d parked, has %d and %d", g.name, l.name, l.ready, l.parked, ready, parked)
 		}
+	}
+	if backlog != len(r.backlog) || aside != r.aside {
+		g.t.Errorf("%s: %d lanes in the backlog and %d with messages aside, counted are %d and %d", g.name, backlog, aside, len(r.backlog), r.aside)
 	}
 	for name, st := range r.keys {
 		if st.idle() {

@@ -56,6 +56,7 @@ func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end u
 	p.compact()
 	p.behind = true
 	st.waiting.pushBack(p)
+	p.lane.setAside(len(p.lane.members) == 0)
 	st.offer()
 }
 

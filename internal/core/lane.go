@@ -14,7 +14,7 @@ func (l *lane) add(from *publication, start, end uint32, n int) {
 		last := *l.fresh.back()
 		if last.frame == f && last.end == start && last.key == nil && last.order+uint64(last.n) == order {
 			last.end, last.n = end, last.n+n
-			l.ready += n
+			l.count(n)
 			l.rouse()
 			return
 		}
@@ -32,7 +32,7 @@ func (l *lane) addParcel(p *parcel) {
 		l.compactBack()
 	}
 	l.fresh.pushBack(p)
-	l.ready += p.n
+	l.count(p.n)
 	l.rouse()
 }
 
@@ -86,7 +86,7 @@ func (l *lane) giveBack(p *parcel) {
 	} else {
 		heap.Push(&l.returned, p)
 	}
-	l.ready += p.n
+	l.count(p.n)
 	l.rouse()
 }
 
@@ -127,7 +127,7 @@ func (l *lane) oldest() *parcel {
 func (l *lane) takeOut(p *parcel, n int) *parcel {
 	if n < p.n {
 		head := l.group.split(p, n)
-		l.ready -= n
+		l.count(-n)
 		switch p {
 		case l.suspects.front():
 			heap.Fix(&l.suspects, 0)
@@ -144,8 +144,25 @@ func (l *lane) takeOut(p *parcel, n int) *parcel {
 	default:
 		l.fresh.popFront()
 	}
-	l.ready -= p.n
+	l.count(-p.n)
 	return p
+}
+
+// count notes that n more messages are ready, or fewer.
+func (l *lane) count(n int) {
+	g, was := l.group, l.ready
+	l.ready += n
+	switch {
+	case was == 0 && l.ready > 0:
+		l.place = len(g.backlog)
+		g.backlog = append(g.backlog, l)
+	case was > 0 && l.ready == 0:
+		last := len(g.backlog) - 1
+		g.backlog[l.place] = g.backlog[last]
+		g.backlog[l.place].place = l.place
+		g.backlog[last] = nil
+		g.backlog = g.backlog[:last]
+	}
 }
 
 // credit is how many more messages the lane's members may be given, late ones aside.
