@@ -153,38 +153,60 @@ func TestFailedKeys(t *testing.T) {
 	}
 
 	fails(10)
-	f.tell(12, most)
-	f.tell(100, most)
+	f.tell(12, 14, most)
+	f.tell(100, 104, most)
 	if waits(17, "k", "a", 1) || len(f.byKey) != 0 {
 		t.Error("when it sent 17 it had heard of the failure: it knew of more than 12")
 	}
 
 	fails(10)
-	f.tell(12, most)
+	f.tell(12, 14, most)
 	if !waits(16, "k", "a", 1) || !waits(17, "k", "b", 1) {
 		t.Error("when it sent 16 it may not have heard, and 17 must not be handled before it")
 	}
-	f.tell(14, most)
+	f.tell(14, 17, most)
 	if waits(18, "k", "a", 1) || waits(19, "k", "b", 1) {
 		t.Error("16 has come again, and what was behind it follows")
 	}
 
 	fails(10)
-	f.tell(12, most)
-	if !waits(13, "k", "a", 1) || waits(14, "k", "failed", 2) || waits(15, "k", "a", 1) {
+	f.tell(12, 13, most)
+	if !waits(13, "k", "a", 1) {
+		t.Error("13 was there before the broker was told")
+	}
+	f.tell(13, 14, most)
+	if waits(15, "k", "failed", 2) || waits(16, "k", "a", 1) {
 		t.Error("the one that failed has come again")
 	}
 
 	fails(10)
-	f.tell(12, most)
-	if !waits(13, "k", "a", 2) || !waits(14, "k", "failed", 1) || waits(15, "k", "failed", 2) {
-		t.Error("neither a higher attempt nor the same content alone make it the one that failed")
+	f.tell(12, 12, most)
+	if !waits(13, "k", "a", 2) {
+		t.Error("a higher attempt does not make it the one that failed")
+	}
+	f.tell(13, 13, most)
+	if !waits(14, "k", "failed", 1) {
+		t.Error("nor does the same content")
+	}
+	f.tell(14, 14, most)
+	if waits(15, "k", "failed", 2) {
+		t.Error("both do")
+	}
+
+	fails(10)
+	f.tell(12, 16, most)
+	if !waits(13, "k", "twin", 1) || !waits(14, "k", "twin", 1) {
+		t.Error("what had come when the broker was told is no message that comes again, but its twin")
+	}
+	f.tell(14, 16, most)
+	if waits(17, "k", "twin", 1) {
+		t.Error("it has come again")
 	}
 
 	f = failedKeys{}
 	for n := range uint64(1000) {
 		f.failed(delivery(1, fmt.Sprint(n), "failed", 1), 3*n, most)
-		f.tell(3*n, most)
+		f.tell(3*n, 3*n, most)
 	}
 	if len(f.byKey) > 5 {
 		t.Errorf("%d keys are kept", len(f.byKey))

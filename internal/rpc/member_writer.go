@@ -58,7 +58,7 @@ func (m *membership) collect(u *utterance) bool {
 	}
 	u.reset()
 	u.replies, m.replies = m.replies, u.replies
-	m.failed.tell(m.settledLocked(), m.most)
+	m.failed.tell(m.settledLocked(), m.count, m.most)
 	u.last = m.last
 	u.leave = m.leaving && !m.told
 	m.told = m.leaving
