@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // receiver is whoever a publish reaches: a broadcast subscription, or a consumer group through the lanes that match.
@@ -38,7 +39,7 @@ type intake struct {
 
 	mu         sync.Mutex // also guards everything else of the receiver
 	ended      bool
-	impatient  bool // a patient publisher has waited in vain; no other shall until the queue has drained
+	spent      time.Duration // for how long publishers have waited in vain; none shall wait who would not wait longer, until the queue has drained
 	waiters    []chan struct{}
 	frame      uint64 // the publication that queued last, and what it queued so far
 	frameSlots int64
@@ -77,7 +78,7 @@ func (in *intake) unreserve(n, size int64) {
 // takenLocked tells that n messages of size bytes have left the queue, and how full it is now.
 func (in *intake) takenLocked(n, size int64) (slots, bytes int64) {
 	slots, bytes = in.fill.remove(n, size)
-	if len(in.waiters) > 0 || in.impatient {
+	if len(in.waiters) > 0 || in.spent > 0 {
 		in.relieveLocked(slots, bytes)
 	}
 	return slots, bytes
@@ -86,7 +87,7 @@ func (in *intake) takenLocked(n, size int64) (slots, bytes int64) {
 // relieveLocked lets waiting publishers go on once the queue is no more than half full.
 func (in *intake) relieveLocked(slots, bytes int64) {
 	if slots <= in.capacity/2 && bytes <= in.capacityBytes/2 {
-		in.impatient = false
+		in.spent = 0
 		in.releaseWaitersLocked()
 	}
 }
@@ -145,11 +146,10 @@ func (in *intake) room(p *publication, data []byte, n int) (k int, a answer) {
 	return k, takesSome
 }
 
-// waitsLocked reports whether p may be held back for this receiver: if it has patience and nobody's patience has run
-// out here, or if what fills the queue is p's own batch, at a receiver that was keeping up before it.
+// waitsLocked reports whether p may be held back for this receiver: if it has more patience than has run out here, or if what fills the queue is p's own batch, at a receiver that was keeping up before it.
 func (in *intake) waitsLocked(p *publication) bool {
 	if p.patience > 0 {
-		return !in.impatient && p.gaveUp != in
+		return p.patience > in.spent && p.gaveUp != in
 	}
 	if in.overflow != OverflowEvict || p.grace <= 0 {
 		return false
@@ -175,9 +175,10 @@ func (in *intake) awaitRoom(p *publication) chan struct{} {
 	return w
 }
 
-// endWait takes back a channel of awaitRoom. When the wait was in vain, p's patience with this receiver is spent; and where the policy
-// is not to refuse, nobody else is to wait until the queue has drained: a frozen receiver costs a publisher max_wait once, not once a frame.
-func (in *intake) endWait(p *publication, w chan struct{}) {
+// endWait takes back a channel of awaitRoom, on which p has waited for so long. When that was in vain, p's patience with this receiver is spent; and
+// where the policy is not to refuse, nobody is to wait as long again until the queue has drained: a frozen receiver costs a publisher max_wait once, not
+// once a frame.
+func (in *intake) endWait(p *publication, w chan struct{}, waited time.Duration) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	i := slices.Index(in.waiters, w)
@@ -187,7 +188,9 @@ func (in *intake) endWait(p *publication, w chan struct{}) {
 	in.waiters = slices.Delete(in.waiters, i, i+1)
 	if p.patience > 0 && !in.hasRoom(p) {
 		p.gaveUp = in
-		in.impatient = in.overflow != OverflowReject
+		if in.overflow != OverflowReject {
+			in.spent = max(in.spent, waited)
+		}
 	}
 }
 

@@ -262,3 +262,52 @@ func TestWaitingForBytes(t *testing.T) {
 		})
 	}
 }
+
+// TestPatienceIsOnesOwn: that somebody with next to no patience has waited in vain says nothing of a receiver that takes its time, and others wait for it.
+// Who waits as long as somebody has in vain is not held up.
+func TestPatienceIsOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		defer b.Close()
+		s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}, Capacity: 100})
+		publish(t, b, numbered("t", 0, 75)...)
+		one := func(patience time.Duration) time.Duration {
+			batch := batchOf(post{topic: "t", payload: "x"})
+			batch.MaxWait = patience
+			begun := time.Now()
+			publishBatch(t, b, batch)
+			return time.Since(begun)
+		}
+		if took := one(time.Millisecond); took != time.Millisecond {
+			t.Errorf("the first one waited %s", took)
+		}
+		if took := one(time.Millisecond); took != 0 {
+			t.Errorf("the second one waited %s", took)
+		}
+		stop := make(chan struct{})
+		var reading sync.WaitGroup
+		reading.Go(func() { // slow and steady
+			var d Delivery
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+				}
+				if s.Take(&d, 1) {
+					s.Settle(&d, true)
+				}
+			}
+		})
+		for range 60 {
+			if took := one(30 * time.Second); took > 5*time.Second {
+				t.Errorf("a message waited %s", took)
+			}
+		}
+		close(stop)
+		reading.Wait()
+		if reason := s.Ending().Reason; reason != EndNone {
+			t.Errorf("the reader was ended: %v", reason)
+		}
+	})
+}

@@ -336,9 +336,10 @@ func (b *Broker) await(ctx context.Context, p *publication, in *intake) error {
 	case <-b.draining:
 		err = ErrDraining
 	}
+	waited := b.clock.Now().Sub(begun)
 	if p.patience <= 0 {
-		p.grace -= b.clock.Now().Sub(begun)
+		p.grace -= waited
 	}
-	in.endWait(p, room)
+	in.endWait(p, room, waited)
 	return err
 }
