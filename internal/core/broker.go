@@ -37,6 +37,7 @@ type Broker struct {
 
 	reclaimMu sync.Mutex // held while memory is made free, comes before mu
 	reclaimed time.Time  // when that last found nothing
+	compacted time.Time  // when compact last found nothing
 
 	sampleMu sync.Mutex // comes before all others
 	sampler  sampler

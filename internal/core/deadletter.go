@@ -10,7 +10,7 @@ import (
 // DeadLetterTopic returns where the dead letters of a group go.
 func DeadLetterTopic(group string) string { return deadLetterPrefix + group }
 
-const deadLetterPrefix = "$tb.dlq."
+const deadLetterPrefix = ownPrefix + "dlq."
 
 // The headers that a dead letter has beside those of its message.
 const (
@@ -82,8 +82,10 @@ func (g *group) post(l *deadLetter) {
 		if record := g.letter(data[:n], l.attempt, l.reason); record != nil {
 			g.broker.publishOwn(DeadLetterTopic(g.name), record)
 		}
-		topic := string(g.encoding.Topic(data[:n]))
-		g.broker.emit("deadletter", deadLetterEvent{Group: g.name, Topic: topic, Attempts: l.attempt, Reason: l.reason})
+		// A group that takes events and handles none would else get one for each that dies, for ever.
+		if topic := string(g.encoding.Topic(data[:n])); !strings.HasPrefix(topic, ownPrefix) {
+			g.broker.emit("deadletter", deadLetterEvent{Group: g.name, Topic: topic, Attempts: l.attempt, Reason: l.reason})
+		}
 		data = data[n:]
 	}
 }

@@ -8,7 +8,10 @@ import (
 
 // The broker tells what operators care about on topics of its own: eventPrefix and the kind of the event, with a JSON object as
 // the payload. Events are told to whoever subscribes at the time; nothing is kept.
-const eventPrefix = "$tb.event."
+const eventPrefix = ownPrefix + "event."
+
+// ownPrefix begins the topics on which nobody but the broker publishes.
+const ownPrefix = "$tb."
 
 // who says whom an event is about.
 type who struct {

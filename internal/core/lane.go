@@ -44,8 +44,10 @@ func (l *lane) mayHaveMore() bool {
 		return true
 	}
 	for _, st := range l.group.keys {
-		if st.waiting.len > 0 && mine(*st.waiting.front()) {
-			return true
+		for i := range st.waiting.len {
+			if mine(*st.waiting.at(i)) {
+				return true
+			}
 		}
 	}
 	return false

@@ -87,6 +87,9 @@ func (m *Member) setLate(late bool) {
 	m.late = late
 	if late {
 		m.lane.late++
+		if m.lane.drainer == m {
+			m.lane.undrain() // another may be free for the suspect sooner
+		}
 		return
 	}
 	m.lane.late--

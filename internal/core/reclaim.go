@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// When memory is full, a publisher with patience waits first. Then the broadcast subscriptions that hold what they do not take are
+// When memory is full, members of groups let go of large frames of which they have little in flight. A publisher with patience waits. Then the broadcast subscriptions that hold what they do not take are
 // evicted, or lose their queues if their policy is to drop, until the batch fits; and only where that cannot help is it refused.
 
 // idleHolder is how long a subscription must have taken nothing, though there was something, before it may be evicted for the memory
@@ -26,6 +26,9 @@ func (b *Broker) admit(ctx context.Context, batch *Batch) (*frame, error) {
 	if size > b.memory.limit {
 		return nil, ErrMemory
 	}
+	if b.compact() && b.memory.acquire(size) {
+		return adoptFrame(&b.memory, batch.Data), nil
+	}
 	if batch.MaxWait > 0 {
 		ok, err := b.awaitMemory(ctx, size, batch.MaxWait)
 		if err != nil {
@@ -39,6 +42,37 @@ func (b *Broker) admit(ctx context.Context, batch *Batch) (*frame, error) {
 		return adoptFrame(&b.memory, batch.Data), nil
 	}
 	return nil, ErrMemory
+}
+
+// compact exchanges what members have in flight, for copies, where it is less than half of the frame that it keeps: a worker may take long, and a small
+// message is not to hold a large frame for as long. It does so only when memory is full, since most are acknowledged in a moment, and not again soon after it
+// has found nothing. It reports whether it has found anything.
+func (b *Broker) compact() bool {
+	b.reclaimMu.Lock()
+	defer b.reclaimMu.Unlock()
+	now := b.clock.Now()
+	if now.Sub(b.compacted) < reclaimPause {
+		return false
+	}
+	before := b.memory.used.Load()
+	for _, c := range b.snapshot() {
+		if m, ok := c.(*Member); ok {
+			m.compact()
+		}
+	}
+	if b.memory.used.Load() < before {
+		return true
+	}
+	b.compacted = now
+	return false
+}
+
+func (m *Member) compact() {
+	m.group.mu.Lock()
+	defer m.group.unlock()
+	for _, p := range m.flights {
+		p.compact()
+	}
 }
 
 // awaitMemory waits until size bytes are free, for at most patience, and accounts for them.
