@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
-// maxRecord bounds what is kept in memory of one input record. It is far above what a broker takes by default; what is
-// longer is read past, measured, and reported.
+// maxRecord bounds what is kept in memory of one input record. It is far above what a broker takes by default. What is longer is
+// reported, and read past where records after it are wanted.
 const maxRecord = 64 << 20
 
 // record is one piece of input before it becomes a message.
@@ -28,10 +29,14 @@ type recordError struct {
 func (e *recordError) Error() string { return e.err.Error() }
 func (e *recordError) Unwrap() error { return e.err }
 
-// tooLargeError is a record that no broker would take.
+// tooLargeError is a record that no broker would take. The size is 0 where the end of the record was not looked for: it may have
+// none.
 type tooLargeError struct{ size, limit int64 }
 
 func (e *tooLargeError) Error() string {
+	if e.size == 0 {
+		return fmt.Sprintf("is over the limit of %s for one record", spacedSize(e.limit))
+	}
 	return fmt.Sprintf("%s is over the limit of %s for one record", roughSize(e.size), spacedSize(e.limit))
 }
 
@@ -90,6 +95,20 @@ func (b *buffer) failure() error {
 	return &exitError{code: exitNoInput, err: fmt.Errorf("read input: %s", rootCause(b.err))}
 }
 
+// left is how much there is still to read of a regular file; ok is false for any other input.
+func (b *buffer) left() (n int64, ok bool) {
+	f, ok := b.r.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	return info.Size() - at, err == nil && at <= info.Size()
+}
+
 // delimited cuts at a delimiter. Exactly one delimiter is taken off each record; the last record needs none.
 type delimited struct {
 	buf       buffer
@@ -97,6 +116,7 @@ type delimited struct {
 	crlf      bool // take one CR off before the delimiter, too
 	skipEmpty bool
 	limit     int
+	stop      bool // nothing is wanted after a record over the limit: its end, which may never come, is not looked for
 	number    uint64
 }
 
@@ -148,6 +168,9 @@ func (d *delimited) take(n, framing int) (record, error) {
 // skip reads past a record that is too long, keeping none of it.
 func (d *delimited) skip() error {
 	d.number++
+	if d.stop {
+		return &recordError{d.number, &tooLargeError{limit: int64(d.limit)}}
+	}
 	var size int64
 	for {
 		unread := d.buf.unread()
@@ -190,14 +213,11 @@ func (w *wholeInput) next() (record, error) {
 		return record{number: 1, data: w.buf.unread(), raw: w.buf.unread()}, nil
 	}
 	w.done = true
-	size := int64(0)
-	for {
-		size += int64(len(w.buf.unread()))
-		w.buf.start = w.buf.end
-		if !w.buf.fill() {
-			return record{}, &recordError{1, &tooLargeError{size, int64(w.limit)}}
-		}
+	tooLarge := &tooLargeError{limit: int64(w.limit)} // nothing comes after it, and its end may never come
+	if left, ok := w.buf.left(); ok {
+		tooLarge.size = int64(len(w.buf.unread())) + left
 	}
+	return record{}, &recordError{1, tooLarge}
 }
 
 // prefixed reads records that are preceded by their length, as 4 bytes, most significant first.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +122,47 @@ func TestHugeLineIsNotKept(t *testing.T) {
 	}
 }
 
+// A record that never ends is given up where nothing after it is wanted.
+func TestEndlessRecord(t *testing.T) {
+	for name, r := range map[string]recordReader{
+		"line":  &delimited{buf: buffer{r: zeros{}}, delimiter: []byte("\n"), limit: 1 << 20, stop: true},
+		"whole": &wholeInput{buf: buffer{r: zeros{}}, limit: 1 << 20},
+	} {
+		_, err := r.next()
+		if _, ok := errors.AsType[*recordError](err); !ok || err.Error() != "is over the limit of 1 MiB for one record" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A regular file tells its size without being read to the end, also from where somebody else has begun to read it.
+func TestTooLargeFileTellsItsSize(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(300 << 20); err != nil {
+		t.Fatal(err)
+	}
+	for start, want := range map[int64]string{
+		0:                         "!315 MB is over the limit of 1 MiB for one record",
+		100 << 20:                 "!210 MB is over the limit of 1 MiB for one record",
+		300<<20 - 1<<20 - 100_000: "!1.1 MB is over the limit of 1 MiB for one record",
+	} {
+		if _, err := f.Seek(start, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		got, err := drain(t, &wholeInput{buf: buffer{r: f}, limit: 1 << 20})
+		if err != nil || !slices.Equal(got, []string{want}) {
+			t.Errorf("from %d: %q, %v; want %q", start, got, err, want)
+		}
+		if at, _ := f.Seek(0, io.SeekCurrent); at-start > 8<<20 {
+			t.Errorf("from %d: %d bytes were read", start, at-start)
+		}
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -167,7 +210,7 @@ func TestReadErrorIsNotTheEnd(t *testing.T) {
 }
 
 func TestWholeInput(t *testing.T) {
-	for in, want := range map[string][]string{"": {""}, "a\nb\n": {"a\nb\n"}, "123456": {"123456"}, "1234567": {"!7 B is over the limit of 6 B for one record"}} {
+	for in, want := range map[string][]string{"": {""}, "a\nb\n": {"a\nb\n"}, "123456": {"123456"}, "1234567": {"!is over the limit of 6 B for one record"}} {
 		got, err := drain(t, &wholeInput{buf: buffer{r: iotest.HalfReader(strings.NewReader(in))}, limit: 6})
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v; want %q", in, got, err, want)

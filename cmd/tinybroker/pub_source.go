@@ -79,19 +79,20 @@ func (o *pubOptions) openFile(path string) (recordReader, func(), error) {
 
 func (o *pubOptions) reader(r io.Reader) recordReader {
 	buf := buffer{r: r}
+	stop := o.onError != "continue"
 	switch o.input {
 	case "whole":
 		return &wholeInput{buf: buf, limit: maxRecord}
 	case "nul":
-		return &delimited{buf: buf, delimiter: []byte{0}, skipEmpty: o.skipEmpty, limit: maxRecord}
+		return &delimited{buf: buf, delimiter: []byte{0}, skipEmpty: o.skipEmpty, limit: maxRecord, stop: stop}
 	case "len":
 		return &prefixed{buf: buf, limit: maxRecord}
 	case "json":
 		// Base64 and escapes make a line longer than the record in it.
-		return &delimited{buf: buf, delimiter: []byte{'\n'}, limit: 2 * maxRecord}
+		return &delimited{buf: buf, delimiter: []byte{'\n'}, limit: 2 * maxRecord, stop: stop}
 	}
 	d, _ := parseDelimiter(o.delimiter) // checked with the flags
-	return &delimited{buf: buf, delimiter: []byte(d), crlf: o.crlf, skipEmpty: o.skipEmpty, limit: maxRecord}
+	return &delimited{buf: buf, delimiter: []byte(d), crlf: o.crlf, skipEmpty: o.skipEmpty, limit: maxRecord, stop: stop}
 }
 
 // repeated is the PAYLOAD, as often as asked for.

@@ -401,3 +401,37 @@ func TestTooLargeRecords(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// An input that never ends, as /dev/zero and a pipe without line ends, is refused like any other that is too large.
+func TestEndlessInput(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip(err)
+	}
+	b := startBroker(t)
+	sub := b.sub([]string{"x"})
+	after := filepath.Join(t.TempDir(), "after")
+	if err := os.WriteFile(after, []byte("after"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   []string
+		stdin  io.Reader
+		stderr string
+	}{
+		{[]string{"-f", "/dev/zero"}, nil, "tinybroker: /dev/zero: is over the limit of 64 MiB for one record\n"},
+		{[]string{"-f", "/dev/zero", "-i", "line"}, nil, "tinybroker: /dev/zero: line 1: is over the limit of 64 MiB for one record\n"},
+		{[]string{"-i", "whole"}, zeros{}, "tinybroker: the message: is over the limit of 64 MiB for one record\n"},
+		{nil, zeros{}, "tinybroker: line 1: is over the limit of 64 MiB for one record\n"},
+		{[]string{"-d", "--"}, io.MultiReader(strings.NewReader("before--"), zeros{}), "tinybroker: line 2: is over the limit of 64 MiB for one record\n"},
+		{[]string{"-f", "/dev/zero", "-f", after, "--on-error", "continue"}, nil,
+			"tinybroker: /dev/zero: is over the limit of 64 MiB for one record\ntinybroker: 1 record not published\n"},
+	} {
+		p := start(t, append([]string{"pub", "x", "-s", b.address}, c.args...), reading(c.stdin))
+		p.ended(exitInput)
+		if got := p.stderr.String(); got != c.stderr {
+			t.Errorf("%q: %q, want %q", c.args, got, c.stderr)
+		}
+	}
+	sub.printed("before\nafter\n")
+}
