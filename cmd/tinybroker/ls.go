@@ -133,7 +133,7 @@ func runLs(ctx context.Context, a *app, o *lsOptions) error {
 	if o.output == "json" {
 		err = writeSnapshotJSON(a.out, snap, o.view, o.server, 0)
 	} else {
-		err = tui.WriteText(a.out, snap, o.view, tui.TextOptions{})
+		err = tui.WriteText(a.out, snap, o.view, tui.TextOptions{Filter: o.filter})
 	}
 	if err != nil {
 		return &writeError{err}

@@ -213,7 +213,7 @@ func listenError(address string, err error) error {
 		}
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return withHint(failf(exitConfig, "listen on %s: %s", address, rootCause(err)), "no network interface of this machine has that address")
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, errNotSocket):
+	case errors.Is(err, errNotSocket):
 		return failf(exitUnavailable, "listen on %s: %s", address, rootCause(err))
 	case errors.Is(err, syscall.EINVAL) && isSocketAddress(address):
 		return failf(exitConfig, "listen on %s: the path of a unix socket is at most about 100 bytes long", address)

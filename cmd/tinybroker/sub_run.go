@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -220,8 +221,11 @@ func endingText(e core.Ending, group string) string {
 		if why == "" || why == e.Reason.String() { // the last frame did not get through
 			why = "queue full"
 		}
-		return fmt.Sprintf("evicted by broker: %s after %s, %s lost; read faster, use --group, or raise --capacity",
-			why, roughDuration(e.Lived), count(e.Lost, "message"))
+		advice := "read faster, use --group, or raise --capacity"
+		if strings.HasPrefix(why, "memory full") {
+			advice = "read faster, use --group, or give the broker a larger --max-memory"
+		}
+		return fmt.Sprintf("evicted by broker: %s after %s, %s lost; %s", why, roughDuration(e.Lived), count(e.Lost, "message"), advice)
 	case core.EndStalled:
 		if group != "" {
 			return fmt.Sprintf("evicted by broker: nothing was read for too long, after %s; what was in flight goes to other members of group %s",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,20 @@ func TestTextShowsRedeliveries(t *testing.T) {
 		got, err := textFormat{}.append(nil, &rpc.Delivery{Message: m, Attempt: attempt})
 		if err != nil || string(got) != want {
 			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+}
+
+// TestAdviceToTheEvicted: a larger capacity does not help whom memory has run out for.
+func TestAdviceToTheEvicted(t *testing.T) {
+	for cause, want := range map[string]string{
+		"queue full (500)":            "read faster, use --group, or raise --capacity",
+		"memory full (1048576 bytes)": "read faster, use --group, or give the broker a larger --max-memory",
+		"":                            "read faster, use --group, or raise --capacity",
+	} {
+		got := endingText(core.Ending{Reason: core.EndEvicted, Text: cause, Lost: 3, Lived: time.Second}, "")
+		if !strings.HasSuffix(got, ", 3 messages lost; "+want) {
+			t.Errorf("%q: %s", cause, got)
 		}
 	}
 }

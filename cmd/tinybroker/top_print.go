@@ -68,7 +68,7 @@ func (p *topPrinter) print(snap *core.Snapshot) error {
 			_, err = io.WriteString(p.out, "\n")
 		}
 		if err == nil {
-			err = tui.WriteText(p.out, snap, p.o.view(), tui.TextOptions{Address: p.o.server, ASCII: p.o.ascii})
+			err = tui.WriteText(p.out, snap, p.o.view(), tui.TextOptions{Address: p.o.server, ASCII: p.o.ascii, Filter: p.o.filter})
 		}
 	}
 	p.printed++

@@ -237,8 +237,10 @@ func fullness(n, of int) tone {
 
 // reason is why a subscription was evicted, in a word or two.
 func reason(e *core.EvictionStats) string {
-	if strings.HasPrefix(e.Text, "queue full") {
-		return "queue full"
+	for _, cause := range []string{"queue full", "memory full"} {
+		if strings.HasPrefix(e.Text, cause) {
+			return cause
+		}
 	}
 	return e.Reason
 }

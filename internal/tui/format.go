@@ -58,19 +58,19 @@ func size(v float64, raw bool) string {
 	return s + " B"
 }
 
-// mebibytes is memory as limits are set: 118M of 512M.
+// mebibytes is memory as limits are set: 118M of 512M; exact when raw is set.
 func mebibytes(n int64, raw bool) string {
 	switch {
-	case raw:
-		return strconv.FormatInt(max(n, 0), 10)
+	case n <= 0:
+		return "0"
+	case raw || n < 1<<10:
+		return strconv.FormatInt(n, 10) + "B"
 	case n >= 10<<30:
 		return fmt.Sprintf("%.1fG", float64(n)/(1<<30))
 	case n >= 1<<20:
 		return fmt.Sprintf("%dM", n>>20)
-	case n >= 1<<10:
-		return fmt.Sprintf("%dK", n>>10)
 	}
-	return strconv.FormatInt(max(n, 0), 10)
+	return fmt.Sprintf("%dK", n>>10)
 }
 
 // span is a time in at most six characters: 2ms, 5s, 3m12s, 2h05m, 3d04h, 412d.

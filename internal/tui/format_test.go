@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
 func TestNumbers(t *testing.T) {
@@ -35,6 +37,19 @@ func TestNumbers(t *testing.T) {
 	for v, want := range map[float64]string{0: "0 B", -1: "0 B", 999: "999 B", 3_100_000: "3.1 MB", 700_000: "700 kB"} {
 		if got := size(v, false); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
+		}
+	}
+	for n, want := range map[int64]string{-1: "0", 0: "0", 381: "381B", 1 << 10: "1K", 512 << 20: "512M", 16 << 30: "16.0G"} {
+		if got := mebibytes(n, false); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	if got := mebibytes(512<<20, true); got != "536870912B" {
+		t.Error(got)
+	}
+	for text, want := range map[string]string{"queue full (500)": "queue full", "memory full (1048576 bytes)": "memory full", "": "evicted"} {
+		if got := reason(&core.EvictionStats{Reason: "evicted", Text: text}); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 	for v, want := range map[float64]string{0: "0%", 0.001: "<1%", 0.5: "50%", 0.999: "99%", 1: "100%", 1.5: "150%"} {

@@ -14,6 +14,7 @@ import (
 type TextOptions struct {
 	Address string // of the broker; empty: without the lines about the broker
 	ASCII   bool   // names beyond ASCII are escaped
+	Filter  string // what the rows were asked to contain; empty: nothing
 	// Zone is the zone that times are told in; nil: the machine's.
 	Zone *time.Location
 }
@@ -31,6 +32,7 @@ func WriteText(w io.Writer, snap *core.Snapshot, v core.View, o TextOptions) err
 		writeTotals(out, e, snap, o.Address)
 	}
 	s := newScreen(v)
+	s.filter = o.Filter
 	tables := s.tables(snap)
 	for i, r := range tables {
 		if o.Address != "" {
@@ -39,7 +41,7 @@ func WriteText(w io.Writer, snap *core.Snapshot, v core.View, o TextOptions) err
 		if len(tables) > 1 {
 			fmt.Fprintln(out, s.panels[i].title)
 		}
-		f.writeTable(out, r, s.panels[i].empty)
+		f.writeTable(out, r, s.emptyText(e, &s.panels[i]))
 	}
 	return out.Flush()
 }

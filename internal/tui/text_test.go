@@ -41,6 +41,13 @@ func TestWriteText(t *testing.T) {
 			}
 		}
 	}
+	// That nothing is there says nothing of what there was, where only some of it was asked for.
+	for filter, want := range map[string]string{"": noTopics, "zzz": `nothing here contains "zzz"`} {
+		var out bytes.Buffer
+		if err := WriteText(&out, &core.Snapshot{}, core.ViewTopics, TextOptions{Filter: filter}); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("filter %q: %v, %s", filter, err, out.String())
+		}
+	}
 	// Names are escaped, and in whole.
 	var out bytes.Buffer
 	if err := WriteText(&out, many(len(hostileNames), hostileName), core.ViewSubscriptions, TextOptions{}); err != nil {

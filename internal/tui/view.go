@@ -83,6 +83,14 @@ func (m *model) bodyLines() []string {
 	return lines
 }
 
+// emptyText is what a panel without rows says.
+func (s *screen) emptyText(e *env, p *panel) string {
+	if s.filter != "" {
+		return "nothing here contains " + quote(e.name(s.filter))
+	}
+	return p.empty
+}
+
 // panelLines are a title, the heads of the columns, and as many rows as the panel is high. The column they are sorted by never goes.
 func (m *model) panelLines(f *frame, s *screen, p *panel, focused bool) []string {
 	heads, by := p.rows.heads(), m.orderOf(s, p)
@@ -94,11 +102,7 @@ func (m *model) panelLines(f *frame, s *screen, p *panel, focused bool) []string
 	widths := fit(heads, m.width)
 	lines := []string{m.rule(f, m.panelTitle(s, p), focused && len(s.panels) > 1), f.headLine(heads, widths, by)}
 	if len(p.keys) == 0 {
-		text := p.empty
-		if s.filter != "" {
-			text = "nothing here contains " + quote(m.env.name(s.filter))
-		}
-		lines = append(lines, f.styles.draw(toneFaint, m.env.cut("   "+text, m.width)))
+		lines = append(lines, f.styles.draw(toneFaint, m.env.cut("   "+s.emptyText(m.env, p), m.width)))
 	}
 	for i := p.offset; i < min(p.offset+p.height, len(p.keys)); i++ {
 		lines = append(lines, f.rowLine(p.rows, p.places[i], heads, widths, m.width, focused && i == p.at))
