@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -64,7 +65,7 @@ type notices struct {
 	quiet, verbose bool
 
 	mu       sync.Mutex
-	progress int // width of the progress line on the screen
+	progress int // columns of the progress line on the screen
 }
 
 func (n *notices) line(format string, args ...any) {
@@ -97,13 +98,15 @@ func (n *notices) detail(format string, args ...any) {
 	}
 }
 
-// show replaces the progress line; it must not be longer than the screen is wide.
+// show replaces the progress line. It is cut to what fits into one row, for what has wrapped cannot be taken away again.
 func (n *notices) show(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pad := max(n.progress-len(text), 0)
-	fmt.Fprint(n.w, "\r", text, strings.Repeat(" ", pad))
-	n.progress = len(text)
+	room := n.room()
+	text = cutTo(text, room)
+	columns := utf8.RuneCountInString(text)
+	fmt.Fprint(n.w, "\r", text, strings.Repeat(" ", max(min(n.progress, room)-columns, 0)))
+	n.progress = columns
 }
 
 // clear takes the progress line away.
@@ -115,7 +118,33 @@ func (n *notices) clear() {
 
 func (n *notices) clearLocked() {
 	if n.progress > 0 {
-		fmt.Fprint(n.w, "\r", strings.Repeat(" ", n.progress), "\r")
+		fmt.Fprint(n.w, "\r", strings.Repeat(" ", min(n.progress, n.room())), "\r")
 		n.progress = 0
 	}
+}
+
+// room is how many columns the progress line may have now: windows are resized. The last one stays free, where some terminals
+// go on to the next row. A terminal that does not know its width is taken for one of the usual width.
+func (n *notices) room() int {
+	width := 0
+	if f, ok := n.w.(*os.File); ok {
+		width, _, _ = term.GetSize(int(f.Fd()))
+	}
+	if width <= 0 {
+		width = 80
+	}
+	return width - 1
+}
+
+// cutTo cuts a text of our own, in which each character has one column, and shows that it did.
+func cutTo(text string, columns int) string {
+	const mark = "..."
+	runes := []rune(text)
+	switch {
+	case len(runes) <= columns:
+		return text
+	case columns <= len(mark):
+		return string(runes[:columns])
+	}
+	return string(runes[:columns-len(mark)]) + mark
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"os/exec"
@@ -23,13 +24,18 @@ type onTerminal struct {
 
 func startOnTerminal(t *testing.T, args []string, extra ...string) *onTerminal {
 	t.Helper()
+	return startOnTerminalOf(t, 80, args, extra...)
+}
+
+func startOnTerminalOf(t *testing.T, width int, args []string, extra ...string) *onTerminal {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command("tinybroker", args...), done: make(chan struct{})}
 	for _, pair := range testEnv(t, append([]string{"TERM=xterm-256color", "NO_COLOR="}, extra...)...) {
 		if !strings.HasPrefix(pair, "CI=") { // libraries that ask terminals do not do so in CI
 			p.cmd.Env = append(p.cmd.Env, pair)
 		}
 	}
-	tty, err := pty.StartWithSize(p.cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	tty, err := pty.StartWithSize(p.cmd, &pty.Winsize{Rows: 24, Cols: uint16(width)})
 	if err != nil {
 		t.Skip(err)
 	}
@@ -220,5 +226,88 @@ func TestProgress(t *testing.T) {
 	p.ended(0)
 	if got := p.screen.String(); got != "" {
 		t.Errorf("-q: %q", got)
+	}
+}
+
+// On a narrow terminal the progress line is cut: one that wraps would leave a row behind each time.
+func TestProgressOnNarrowTerminal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	const width = 45
+	p := startOnTerminalOf(t, width, []string{"pub", "x", "y", "-n", "50", "--interval", "50ms", "-s", b.address})
+	p.ended(0)
+	pieces := strings.Split(strings.TrimSuffix(p.screen.String(), "\r\n"), "\r")
+	shown := 0
+	for _, piece := range pieces[:len(pieces)-1] { // the last is the summary, which stays and may wrap
+		if len(piece) >= width {
+			t.Errorf("%d columns: %q", len(piece), piece)
+		}
+		if strings.Contains(piece, " messages confirmed in ") {
+			shown++
+		}
+	}
+	if shown < 2 {
+		t.Errorf("%d progress lines in %q", shown, pieces)
+	}
+}
+
+func TestProgressFollowsTheWindow(t *testing.T) {
+	tty, slave, err := pty.Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	e := newEmulator(30, 4)
+	copied := make(chan struct{})
+	go func() {
+		io.Copy(e, tty) // ends with an error when both ends are closed
+		close(copied)
+	}()
+	n := &notices{w: slave}
+	resize := func(width int) {
+		t.Helper()
+		e.resize(cmp.Or(width, 80), 4)
+		if err := pty.Setsize(tty, &pty.Winsize{Rows: 4, Cols: uint16(width)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows := func(width int, want string) {
+		t.Helper()
+		eventually(t, "shows "+want, func() bool {
+			row, rest, _ := strings.Cut(e.String(), "\n")
+			if row := []rune(row); len(row) == cmp.Or(width, 80) { // what a narrower window has left in its last column
+				return strings.TrimRight(string(row[:len(row)-1]), " ") == want && rest == "\n\n"
+			}
+			return row == want && rest == "\n\n"
+		})
+	}
+	for _, step := range []struct {
+		width int // 0: the terminal does not know it
+		text  string
+		want  string
+	}{
+		{30, "0123456789", "0123456789"},
+		{30, "01234", "01234"},
+		{30, strings.Repeat("µ", 29), strings.Repeat("µ", 29)},
+		{30, strings.Repeat("µ", 30), strings.Repeat("µ", 26) + "..."},
+		{12, "0123456789abcdef", "01234567..."},
+		{12, "012", "012"},
+		{40, strings.Repeat("x", 39), strings.Repeat("x", 39)},
+		{20, "0123", "0123"},
+		{4, "0123456", "012"},
+		{1, "0123456", ""},
+		{0, strings.Repeat("y", 100), strings.Repeat("y", 76) + "..."},
+	} {
+		resize(step.width)
+		n.show(step.text)
+		shows(step.width, step.want)
+	}
+	resize(30)
+	n.line("done")
+	shows(30, "done")
+	slave.Close()
+	tty.Close()
+	<-copied
+	if len(e.unknown) > 0 {
+		t.Errorf("the terminal was sent %v", e.unknown)
 	}
 }
