@@ -25,9 +25,9 @@
 //
 // # Goroutines and locks
 //
-// The package keeps no goroutine of its own. Publishers and the owners of subscriptions call in; a publisher waits only
-// for receivers it is patient with, and holds no lock but the gate while it does, nor while it does an owner's work
-// (Subscription.Direct). A group has one timer, whose function
+// The package keeps no goroutine of its own. Publishers and the owners of subscriptions call in, and whoever writes for the
+// owners (Hold, Member.Progress), who must not be kept waiting; a publisher waits only for receivers it is patient with, and
+// holds no lock but the gate while it does, nor while it does an owner's work (Subscription.Direct). A group has one timer, whose function
 // (group.tick) the clock runs in a goroutine for as long as it takes to do what is due.
 //
 // Lock order, outermost first:

@@ -80,7 +80,7 @@ func (g *group) rearmLocked() {
 		}
 		for _, m := range l.members {
 			if m.writing > 0 {
-				g.armLocked(m.writingSince.Add(g.broker.options.SendTimeout))
+				g.armLocked(m.lastProgress().Add(g.broker.options.SendTimeout))
 			}
 		}
 	}
@@ -89,7 +89,8 @@ func (g *group) rearmLocked() {
 	}
 }
 
-// startDeadlinesLocked lets the deadline of what was just written run. Some of it may be acknowledged already.
+// startDeadlinesLocked lets the deadline of what was just given to the stream run. Some of it may be acknowledged already. What is written
+// later has more time, which is seen to when the deadline passes, see dueLocked: most is acknowledged long before.
 func (m *Member) startDeadlinesLocked(first, last uint64, d time.Duration) {
 	if d <= 0 {
 		return
@@ -123,6 +124,10 @@ func (g *group) stopDeadlineLocked(p *parcel) {
 func (g *group) expireDeliveriesLocked(now time.Time) {
 	for p := g.deadline.front(); p != nil && !p.deadline.After(now); p = g.deadline.front() {
 		m := p.member
+		if left := m.dueLocked(p).Sub(now); left > 0 {
+			g.setDeadlineLocked(p, left)
+			continue
+		}
 		m.setLate(true)
 		m.eachLocked(p.first, p.last(), func(p *parcel) {
 			g.counters.expired += uint64(p.n)
@@ -149,7 +154,7 @@ func (g *group) endStalledLocked(now time.Time) (stalled []*Member) {
 	timeout := g.broker.options.SendTimeout
 	for _, l := range g.lanes {
 		for _, m := range l.members {
-			if m.writing > 0 && !m.writingSince.Add(timeout).After(now) {
+			if m.writing > 0 && !m.lastProgress().Add(timeout).After(now) {
 				stalled = append(stalled, m)
 			}
 		}

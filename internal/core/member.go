@@ -2,6 +2,7 @@ package core
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,10 +31,13 @@ type Member struct {
 	served       uint64    // group.deliveries when it was last given something
 	writing      uint64    // first delivery number of the delivery under way; 0: none is
 	writingSince time.Time
+	writtenTo    uint64      // last delivery number that is known to be written, where there is an ack deadline
 	held         []*keyState // keys it holds of which more is waiting
 	outMeter     meter
 	acked        uint64
 	lastAck      time.Time
+
+	progress atomic.Int64 // when the stream last took something, in nanoseconds since the broker's start; 0: it has not
 }
 
 // Group returns the group's name.
@@ -134,6 +138,9 @@ func (m *Member) Take(d *Delivery, maxBytes int64) bool {
 	}
 	g.deliveries++
 	m.served = g.deliveries
+	if m.hasDeadline() {
+		d.member = m
+	}
 	m.writing = d.FirstSequence
 	m.writingSince = g.broker.clock.Now()
 	g.armLocked(m.writingSince.Add(g.broker.options.SendTimeout))
@@ -277,8 +284,8 @@ func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
 	return l.takeOut(p, k)
 }
 
-// Settle says what became of a delivery: written to the stream, from which moment its ack deadline runs, or not. What was
-// not written is given back and counts no attempt.
+// Settle says what became of a delivery: written to the stream, or given to whoever writes it and releases a Hold of it then; or not. Its
+// ack deadline runs from the moment it is written. What was not written is given back and counts no attempt.
 func (m *Member) Settle(d *Delivery, written bool) {
 	if d.Count == 0 {
 		return
@@ -293,6 +300,9 @@ func (m *Member) Settle(d *Delivery, written bool) {
 	defer g.unlock()
 	first, last := d.FirstSequence, d.FirstSequence+uint64(d.Count)-1
 	m.writing = 0
+	if d.member != nil { // nobody holds it
+		m.writtenTo = last
+	}
 	d.reset()
 	switch {
 	case m.ended:

@@ -203,14 +203,14 @@ func (m *Member) stats(sm *sampler) SubscriptionStats {
 // as stalled: with two, the wait has lasted for at least the time between samples.
 const stalledSamples = 2
 
-// stalledAfter is how long a frame may take to be written before the member is shown as stalled.
+// stalledAfter is how long a member may take nothing of what is being written before it is shown as stalled.
 const stalledAfter = time.Second
 
 func (m *Member) stateLocked() string {
 	switch {
 	case m.leaving:
 		return StateLeaving
-	case m.writing > 0 && m.broker.clock.Now().Sub(m.writingSince) >= stalledAfter:
+	case m.writing > 0 && m.broker.clock.Now().Sub(m.lastProgress()) >= stalledAfter:
 		return StateStalled
 	}
 	return StateActive

@@ -22,9 +22,10 @@ type parcel struct {
 
 	// While it is in flight.
 	member   *Member
-	first    uint64    // delivery number of the first message
-	deadline time.Time // zero: not written yet, or no deadline
-	spot     int       // in the group's heap of deadlines or of delays; -1: in neither
+	first    uint64        // delivery number of the first message
+	deadline time.Time     // not before it the ack is late; zero: not given to the stream yet, or no deadline
+	written  time.Duration // since the broker's start, if the deadline does not count from there yet; else 0
+	spot     int           // in the group's heap of deadlines or of delays; -1: in neither
 }
 
 func (p *parcel) size() int64 { return int64(p.end - p.start) }

@@ -110,6 +110,7 @@ func (m *Member) extendLocked(first, last uint64, d time.Duration) (found bool) 
 			p = m.flights[i]
 		}
 		m.group.setDeadlineLocked(p, d)
+		p.written = 0
 		found = true
 	}
 	return found
@@ -218,7 +219,7 @@ func (m *Member) keepHeadLocked(i, n int) {
 func (g *group) landLocked(p *parcel) {
 	p.member.inFlight -= p.n
 	g.inFlight -= p.n
-	p.deadline = time.Time{}
+	p.deadline, p.written = time.Time{}, 0
 	if p.key != nil {
 		p.key.inFlight--
 	}

@@ -75,6 +75,7 @@ type Delivery struct {
 	Lagging *Lagging
 
 	frames []*frame
+	member *Member       // is to know when it is written; nil: nobody is, or a Hold tells
 	born   time.Duration // when the frame of the first record came, since the broker's start
 }
 
