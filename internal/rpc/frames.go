@@ -18,11 +18,9 @@ func deliveryFrame(d *core.Delivery, pending *pendingFrames) mem.BufferSlice {
 	if d.Lagging != nil {
 		head = appendLagging(head, d.Lagging)
 	}
-	bufs := make(mem.BufferSlice, 0, len(d.Pieces)+2)
+	bufs := make(mem.BufferSlice, 0, len(d.Pieces)+pending.extraBuffers(d)+2)
 	bufs = append(bufs, mem.SliceBuffer(head))
-	for _, piece := range d.Pieces {
-		bufs = append(bufs, mem.SliceBuffer(piece))
-	}
+	bufs = pending.appendParts(bufs, d)
 	attempt := &firstAttempt
 	if d.Attempt != 1 {
 		again := appendUint(make([]byte, 0, tailCapacity), fieldAttempt, uint64(d.Attempt))

@@ -13,6 +13,8 @@ import (
 // that when a subscriber does not read, so their bytes have to stay accounted for. Once a stream has ended, nothing
 // else tells whether its client has taken the rest. Safe for concurrent use; the zero value is ready.
 type pendingFrames struct {
+	member *core.Member // is told of parts of frames that are written; nil: nobody is
+
 	mu    sync.Mutex
 	first *pendingFrame // a list in no particular order
 	n     int
@@ -54,6 +56,46 @@ func (p *pendingFrames) tail(b *[]byte, d *core.Delivery) mem.Buffer {
 	p.first = f
 	p.n++
 	return mem.NewBuffer(b, f)
+}
+
+// partBytes is how much of a frame is written between two signs of progress: what gRPC puts into one DATA frame.
+const partBytes = 16 << 10
+
+// appendParts appends the pieces of a delivery to a frame, and for a member, where there are partBytes or more of them, marks by which the
+// transport tells how far it has got.
+func (p *pendingFrames) appendParts(bufs mem.BufferSlice, d *core.Delivery) mem.BufferSlice {
+	room := partBytes
+	for _, piece := range d.Pieces {
+		for p.member != nil && len(piece) >= room {
+			bufs = append(bufs, mem.SliceBuffer(piece[:room]), mem.NewBuffer(&mark, p))
+			piece, room = piece[room:], partBytes
+		}
+		if len(piece) > 0 {
+			bufs = append(bufs, mem.SliceBuffer(piece))
+			room -= len(piece)
+		}
+	}
+	return bufs
+}
+
+// extraBuffers returns how many more than pieces appendParts appends at most.
+func (p *pendingFrames) extraBuffers(d *core.Delivery) int {
+	if p.member == nil {
+		return 0
+	}
+	return 2 * int(d.Bytes/partBytes)
+}
+
+// mark is an empty buffer that gRPC gives back.
+var mark = make([]byte, 0, tailCapacity)
+
+// Put implements mem.BufferPool, for marks.
+func (p *pendingFrames) Put(*[]byte) { p.member.Progress() }
+
+// Get implements mem.BufferPool. Nobody asks for it.
+func (*pendingFrames) Get(n int) *[]byte {
+	b := make([]byte, n)
+	return &b
 }
 
 // count returns how many frames are pending.
@@ -121,6 +163,9 @@ func (p *pendingFrames) remove(f *pendingFrame) bool {
 	}
 	p.n--
 	f.listed, f.next, f.prev = false, nil, nil
+	if p.room != nil && p.member != nil {
+		p.member.Progress() // one frame after the other waits for room, however small they are
+	}
 	p.relieveLocked()
 	return true
 }

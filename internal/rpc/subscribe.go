@@ -61,11 +61,12 @@ func (s *brokerService) begin(stream subscribeStream) (*subscriptionCall, error)
 	if err != nil {
 		return nil, err
 	}
+	member, _ := sub.(*core.Member)
 	c := &subscriptionCall{
 		brokerService: s,
 		stream:        stream,
 		sub:           sub,
-		sender:        &sender{sub: sub, stream: stream, pending: new(pendingFrames)},
+		sender:        &sender{sub: sub, stream: stream, pending: &pendingFrames{member: member}},
 		sent:          make(chan error, 1),
 		heard:         s.server.start(func() error { return listen(stream, sub) }),
 		returned:      make(chan struct{}),
