@@ -64,7 +64,7 @@ func (o *subOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.delimiter, "delimiter", "d", o.delimiter, "`text` that ends each message of raw and --format output; knows \\n \\r \\t \\0 \\xNN")
 	addBool(fs, &o.noDelimiter, "no-delimiter", "N", "nothing ends a message of raw and --format output")
 	fs.StringVar(&o.format, "format", "", "Go `template` for each message, instead of --output")
-	fs.VarP(whole(&o.count, 1, math.MaxInt64), "count", "n", "stop after this many messages (default: never)")
+	fs.VarP(whole(&o.count, 0, math.MaxInt64), "count", "n", "stop after this many messages; 0: never")
 	fs.Var(span(&o.idle, 0, longest), "idle", "stop after this long without a message; 0: never")
 	fs.Var(span(&o.forTime, 0, longest), "for", "stop after this long; 0: never")
 	fs.StringVarP(&o.group, "group", "g", "", "be a member of this consumer group: each message goes to one member")
