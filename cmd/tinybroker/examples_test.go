@@ -61,7 +61,7 @@ var examples = map[string]example{
 	"tinybroker top --batch --interval 10s -o json >> broker.log": {stops: true},
 	"tinybroker ls topics":                                        {has: "no topics"},
 	"tinybroker ls subs --sort dropped --limit 10":                {has: "SUBSCRIPTION"},
-	"tinybroker ls members --filter billing":                      {has: "no members"},
+	"tinybroker ls members --filter billing":                      {has: `nothing here contains "billing"`},
 	"tinybroker ls evictions -o json":                             {has: `"evictions":[]}`},
 
 	"tinybroker status":                         {has: "SERVING"},
