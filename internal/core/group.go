@@ -26,6 +26,7 @@ type group struct {
 	members    int
 	linger     time.Time            // when the group goes; zero while it has members
 	order      uint64               // place of the last message accepted
+	mixed      uint64               // what has come up to here may also be for lanes that came later
 	deliveries uint64               // batches given to members
 	keys       map[string]*keyState // the keys of all messages in the group
 	delayed    parcelHeap           // waiting for another attempt, by when
@@ -82,6 +83,7 @@ type lane struct {
 	returned parcelHeap    // given back, by order: they go first
 	suspects parcelHeap    // given back by crash after crash, by order: they go first and alone
 	ready    int           // messages in these three
+	shared   int           // of these, messages that may be for other lanes too
 	place    int           // in the group's backlog
 	aside    bool          // has no members, and messages may wait for it outside: for their key, or for another attempt
 
@@ -257,6 +259,7 @@ func (g *group) dropOldestLocked(n int) bool {
 	if l.drainer != nil && l.suspects.Len() == 0 {
 		l.undrain() // that was what it was waiting for
 	}
+	l.help(fewLooks)
 	return true
 }
 
@@ -311,13 +314,14 @@ func (g *group) addLocked(lanes []*lane, from *publication, start, end uint32, n
 			_, size := measure(g.encoding, from.frame.data[start:end], k, int64(end-start))
 			stop = start + uint32(size)
 		}
-		l.add(from, start, stop, k)
+		l.add(from, start, stop, k, len(lanes) > 1)
+		l.seekHelp(fewLooks) // what came before may be for others
 		start, n = stop, n-k
 	}
 }
 
 // chooseLocked picks the lane for the next of n messages, and says how many it is good for: the one with the most free credit, and
-// where none has any the one with the shortest queue. Lanes without members come last.
+// where none has any the one with the shortest queue. Lanes whose members are all late come after others, and those without members last.
 func (g *group) chooseLocked(lanes []*lane, n int) (best *lane, k int) {
 	if len(lanes) == 1 {
 		return lanes[0], n
@@ -337,11 +341,22 @@ func (g *group) chooseLocked(lanes []*lane, n int) (best *lane, k int) {
 
 // before reports whether a lane with that much free credit is a better place than another.
 func (l *lane) before(other *lane, credit, otherCredit int) bool {
-	if manned := len(l.members) > 0; manned != (len(other.members) > 0) {
-		return manned
-	}
 	if credit > 0 || otherCredit > 0 {
 		return credit > otherCredit
 	}
+	if mine, others := l.standing(), other.standing(); mine != others {
+		return mine > others
+	}
 	return l.ready < other.ready
+}
+
+// standing is 2 for a lane with members that go on with their work, 1 where all are late or leave, and 0 where there are none.
+func (l *lane) standing() int {
+	switch {
+	case len(l.members) == 0:
+		return 0
+	case slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && !m.leaving }):
+		return 2
+	}
+	return 1
 }

@@ -40,6 +40,7 @@ func (g *group) tick() {
 		g.releaseDelayedLocked(now)
 		stalled = g.endStalledLocked(now)
 		gone = g.expireLanesLocked(now)
+		g.evenOutLocked()
 		if expires && g.hasExpired(now) { // nobody has joined meanwhile
 			gone = append(gone, g.expireLocked()...)
 			b.gone.add(&g.counters)

@@ -3,8 +3,84 @@ package core
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// TestAHungMemberTrapsNoLane: what waits for members with the same patterns as one that hangs is for others that match it, and so is what
+// that one lets pass. Their order by key holds.
+func TestAHungMemberTrapsNoLane(t *testing.T) {
+	for name, key := range map[string]string{"without a key": "", "with a key": "k"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, nil)
+				hung := join(t, b, JoinOptions{Patterns: []string{"t.*"}, MaxInFlight: 2})
+				var posts []post
+				for i := range 10 {
+					posts = append(posts, post{"t.a", fmt.Sprint(i), key})
+				}
+				publish(t, b, posts[0])
+				first, _ := take(hung)
+				wantPayloads(t, first.payloads, []string{"0"})
+				good := join(t, b, JoinOptions{Patterns: []string{"t.*", "u"}, MaxInFlight: 2})
+				take(hung)
+				take(good) // nothing for them: they wait
+				publish(t, b, posts[1:]...)
+				var done []string
+				for range 300 {
+					done = append(done, serve(t, map[*Member]bool{good: true}, good, hung)[good]...)
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				if key != "" {
+					wantPayloads(t, done, payloads(posts))
+				}
+				if st := groupStats(t, b, "g"); st.Acked != 10 || st.DeadLetters > 0 {
+					t.Errorf("10 messages, one member hangs and one works, which did %q: %+v", done, st)
+				}
+
+				// Nor does the one that is late get anything while the other has its fill.
+				publish(t, b, numbered("t.b", 0, 10)...)
+				serve(t, nil, good, hung)
+				if st := groupStats(t, b, "g"); st.InFlight != 2 || hung.lane.ready > 0 {
+					t.Errorf("%d in flight, want 2; %d wait for the one that hangs", st.InFlight, hung.lane.ready)
+				}
+				// Where only it may have them, it does.
+				good.Close()
+				if n := len(serve(t, nil, hung)[hung]); n != 2 {
+					t.Errorf("alone, it got %d, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+// TestOthersTakeOverFromAFullLane: whoever comes to have free credit is given what waits for members that have their fill, the oldest first, but
+// nothing that its own patterns do not match.
+func TestOthersTakeOverFromAFullLane(t *testing.T) {
+	b := newBroker(t, nil)
+	slow := join(t, b, JoinOptions{Patterns: []string{"t.*"}, MaxInFlight: 1})
+	publish(t, b, post{topic: "t.a", payload: "a0"}, post{topic: "t.b", payload: "b1"}, post{topic: "t.a", payload: "a2"}, post{topic: "t.a", payload: "a3"},
+		post{topic: "t.b", payload: "b4"}, post{topic: "t.a", payload: "a5"}, post{topic: "t.a", payload: "a6"})
+	held, _ := take(slow)
+	wantPayloads(t, held.payloads, []string{"a0"})
+	quick := join(t, b, JoinOptions{Patterns: []string{"t.a"}, MaxInFlight: 2}) // a lane that comes later
+	got, last := takeEverything(quick)
+	wantPayloads(t, got, []string{"a2", "a3"})
+	quick.Ack(last.all())
+	more, last := takeEverything(quick)
+	wantPayloads(t, more, []string{"a5", "a6"})
+	quick.Ack(last.all())
+
+	// What a member that crashes had is for those who are free, not for the full ones of its own lane.
+	other := join(t, b, JoinOptions{Patterns: []string{"t.*"}, MaxInFlight: 1})
+	got, _ = takeEverything(other)
+	wantPayloads(t, got, []string{"b1"})
+	slow.Close()
+	more, _ = takeEverything(quick)
+	wantPayloads(t, more, []string{"a0"})
+	wantBooks(t, b, 4, 1, 2)
+}
 
 // TestAMemberWithPatternsOfItsOwnJoinsAtOnce: what a join costs, all joins of others waiting meanwhile, does not grow with the square of the
 // members that have come and gone, whose lanes linger.

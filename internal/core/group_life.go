@@ -25,6 +25,11 @@ func (g *group) joinLocked(m *Member) (_ *lane, isNew bool) {
 	if len(l.members) == 1 {
 		g.inheritLocked(l)
 	}
+	if isNew {
+		g.shareLocked()
+	}
+	l.help(manyLooks)
+	l.seekHelp(manyLooks)
 	return l, isNew
 }
 
@@ -50,11 +55,13 @@ func (g *group) memberGoneLocked(l *lane) {
 	}
 	if len(l.members) > 0 {
 		l.rouse()
+		l.seekHelp(manyLooks)
 		return
 	}
 	l.linger = linger
 	g.armLocked(linger)
 	g.rehomeLocked(l)
+	g.evenOutLocked()
 }
 
 // inheritLocked moves to a lane that has its first member what waits for lanes without any and is also for this one.

@@ -795,6 +795,14 @@ func (g *modelGroup) checkMessages() GroupStats {
 		if g.real.lanes[p.lane.name] != p.lane {
 			g.t.Errorf("%s: message %d is in a lane that is gone", g.name, id)
 		}
+		// Where a great many wait, only the oldest are looked at.
+		if l := p.lane; pos.where == "lane" && len(l.members) > 0 && l.spare() < 0 && l.shared < fewLooks/4 {
+			for _, other := range g.real.lanes {
+				if other != l && other.patterns.Match(x.topic) && other.spare() > 0 {
+					g.t.Errorf("%s: message %d waits in lane %q, which is short of %d, while %q could take %d", g.name, id, l.name, -l.spare(), other.name, other.spare())
+				}
+			}
+		}
 		if len(p.lane.members) == 0 {
 			if pos.where != "lane" && !p.lane.aside {
 				g.t.Errorf("%s: message %d waits aside for a lane without members, which does not know", g.name, id)
@@ -848,13 +856,19 @@ func (g *modelGroup) checkStructure() {
 		if l.aside {
 			aside++
 		}
-		ready, parked := 0, 0
+		ready, shared, parked := 0, 0, 0
 		for i := range l.fresh.len {
 			ready += (*l.fresh.at(i)).n
+			if (*l.fresh.at(i)).shared {
+				shared += (*l.fresh.at(i)).n
+			}
 			bytes += (*l.fresh.at(i)).size()
 		}
 		for _, p := range slices.Concat(l.returned.list, l.suspects.list) {
 			ready += p.n
+			if p.shared {
+				shared += p.n
+			}
 			bytes += p.size()
 		}
 		for _, m := range l.members {
@@ -866,8 +880,9 @@ func (g *modelGroup) checkStructure() {
 			}
 		}
 		g.checkAwake(l)
-		if ready != l.ready || parked != l.parked {
-			g.t.Errorf("%s: lane %q counts %d messages and %d parked, has %d and %d", g.name, l.name, l.ready, l.parked, ready, parked)
+		if ready != l.ready || shared != l.shared || parked != l.parked {
+			g.t.Errorf("%s: lane %q counts %d messages, %d for others too, and %d parked, has %d, %d and %d",
+				g.name, l.name, l.ready, l.shared, l.parked, ready, shared, parked)
 		}
 	}
 	if backlog != len(r.backlog) || aside != r.aside {

@@ -47,10 +47,12 @@ func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end u
 	p := g.newParcel()
 	p.frame, p.start, p.end, p.n = from.frame, start, end, 1
 	p.lane, p.order, p.key, p.queued = st.lane, g.order, st, from.now
+	p.shared = len(lanes) > 1
 	p.frame.retain()
 	if st.idle() {
 		st.inLane = true
 		p.lane.addParcel(p)
+		p.lane.seekHelp(fewLooks)
 		return
 	}
 	p.compact()
@@ -148,6 +150,7 @@ func (g *group) settleKeyLocked(st *keyState) {
 	st.inLane = true
 	if p := st.pop(); p.due.IsZero() {
 		p.lane.giveBack(p)
+		p.lane.seekHelp(fewLooks)
 	}
 }
 

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// add queues n fresh messages at the back.
-func (l *lane) add(from *publication, start, end uint32, n int) {
+// add queues n fresh messages at the back; shared: they are for other lanes too.
+func (l *lane) add(from *publication, start, end uint32, n int, shared bool) {
 	g, f := l.group, from.frame
 	order := g.order + 1
 	g.order += uint64(n)
 	if l.fresh.len > 0 {
 		last := *l.fresh.back()
-		if last.frame == f && last.end == start && last.key == nil && last.order+uint64(last.n) == order {
+		if last.frame == f && last.end == start && last.key == nil && last.shared == shared && last.order+uint64(last.n) == order {
 			last.end, last.n = end, last.n+n
-			l.count(n)
+			l.count(n, shared)
 			l.rouse()
 			return
 		}
 	}
 	p := g.newParcel()
 	p.frame, p.start, p.end, p.n = f, start, end, n
-	p.lane, p.order, p.queued = l, order, from.now
+	p.lane, p.order, p.shared, p.queued = l, order, shared, from.now
 	f.retain()
 	l.addParcel(p)
 }
@@ -32,7 +32,7 @@ func (l *lane) addParcel(p *parcel) {
 		l.compactBack()
 	}
 	l.fresh.pushBack(p)
-	l.count(p.n)
+	l.count(p.n, p.shared)
 	l.rouse()
 }
 
@@ -80,16 +80,22 @@ func (l *lane) compactBack() {
 	}
 }
 
-// giveBack queues a parcel that was here before, in its place.
+// giveBack queues a parcel that was in the group before, in its place.
 func (l *lane) giveBack(p *parcel) {
 	p.lane, p.member = l, nil
+	l.putBack(p)
+	l.rouse()
+}
+
+// putBack is giveBack for what was ready in the lane a moment ago.
+func (l *lane) putBack(p *parcel) {
+	p.shared = p.shared || p.order <= l.group.mixed
 	if p.crashes >= l.group.suspicion() {
 		heap.Push(&l.suspects, p)
 	} else {
 		heap.Push(&l.returned, p)
 	}
-	l.count(p.n)
-	l.rouse()
+	l.count(p.n, p.shared)
 }
 
 // suspicion is how many members a message may crash with before it is delivered alone, so that one that kills its
@@ -129,7 +135,7 @@ func (l *lane) oldest() *parcel {
 func (l *lane) takeOut(p *parcel, n int) *parcel {
 	if n < p.n {
 		head := l.group.split(p, n)
-		l.count(-n)
+		l.count(-n, p.shared)
 		switch p {
 		case l.suspects.front():
 			heap.Fix(&l.suspects, 0)
@@ -146,14 +152,17 @@ func (l *lane) takeOut(p *parcel, n int) *parcel {
 	default:
 		l.fresh.popFront()
 	}
-	l.count(-p.n)
+	l.count(-p.n, p.shared)
 	return p
 }
 
 // count notes that n more messages are ready, or fewer.
-func (l *lane) count(n int) {
+func (l *lane) count(n int, shared bool) {
 	g, was := l.group, l.ready
 	l.ready += n
+	if shared {
+		l.shared += n
+	}
 	switch {
 	case was == 0 && l.ready > 0:
 		l.place = len(g.backlog)
@@ -167,11 +176,11 @@ func (l *lane) count(n int) {
 	}
 }
 
-// credit is how many more messages the lane's members may be given, late ones aside.
+// credit is how many more messages the lane's members may be given, aside from late ones and those that are kept for a suspect.
 func (l *lane) credit() int {
 	n := 0
 	for _, m := range l.members {
-		if !m.late {
+		if !m.late && m.isFree() {
 			n += m.credit()
 		}
 	}
@@ -220,6 +229,7 @@ func (l *lane) undrain() {
 	m := l.drainer
 	l.drainer = nil
 	if m != nil {
+		l.help(fewLooks)
 		m.wakeForMore()
 	}
 }

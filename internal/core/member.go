@@ -129,7 +129,14 @@ func (m *Member) Take(d *Delivery, maxBytes int64) bool {
 	if m.ended {
 		return false
 	}
+	ready := m.lane.ready
 	m.takeLocked(d, maxBytes)
+	if d.Count != ready-m.lane.ready || m.alone || m.lane.drainer == m {
+		m.lane.seekHelp(fewLooks) // it can be given less of what is ready than before
+		if d.Count == 0 && m.lane.drainer == nil {
+			m.takeLocked(d, maxBytes) // the suspect that it was to wait for may be elsewhere
+		}
+	}
 	if d.Count == 0 {
 		m.park()
 		m.finishLocked()
@@ -308,6 +315,7 @@ func (m *Member) Settle(d *Delivery, written bool) {
 	case m.ended:
 	case !written:
 		m.eachLocked(first, last, func(p *parcel) { g.giveBackLocked(p, giveBack{}) })
+		m.lane.seekHelp(fewLooks)
 	case g.settings.Ack == AckNone:
 		m.eachLocked(first, last, g.doneLocked)
 	default:
@@ -329,6 +337,7 @@ func (m *Member) Leave() {
 	}
 	m.finishLocked()
 	m.lane.rouse()
+	m.lane.seekHelp(manyLooks)
 	g.unlock()
 	m.broker.forgetIfEnded(m)
 }

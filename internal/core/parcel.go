@@ -15,6 +15,7 @@ type parcel struct {
 	key        *keyState // nil: no key
 	attempt    int       // deliveries so far
 	crashes    int       // how many of those ended with the member's stream
+	shared     bool      // may be for other lanes too
 
 	// While it waits for another attempt, or for its key, or for both.
 	due    time.Time // zero: for no time
@@ -122,6 +123,10 @@ func (h *parcelHeap) Pop() any {
 	h.list = h.list[:last]
 	p.spot = -1
 	return p
+}
+
+func (h *parcelHeap) holds(p *parcel) bool {
+	return p.spot >= 0 && p.spot < len(h.list) && h.list[p.spot] == p
 }
 
 // front returns the least parcel; nil: there is none.

@@ -50,6 +50,16 @@ func (r *ring[T]) popFront() T {
 	return v
 }
 
+// remove takes out the i-th element. It moves those before it.
+func (r *ring[T]) remove(i int) T {
+	v := *r.at(i)
+	for ; i > 0; i-- {
+		*r.at(i) = *r.at(i - 1)
+	}
+	*r.front() = v
+	return r.popFront()
+}
+
 func (r *ring[T]) grow() {
 	if r.len < len(r.slots) {
 		return

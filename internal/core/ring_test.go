@@ -11,7 +11,7 @@ func TestRingAgainstASlice(t *testing.T) {
 	var r ring[int]
 	var want []int
 	for step := range 20_000 {
-		switch rng.IntN(5) {
+		switch rng.IntN(6) {
 		case 0:
 			r.pushBack(step)
 			want = append(want, step)
@@ -19,6 +19,15 @@ func TestRingAgainstASlice(t *testing.T) {
 			i := rng.IntN(len(want) + 1)
 			r.insert(i, step)
 			want = slices.Insert(want, i, step)
+		case 2:
+			if len(want) == 0 {
+				continue
+			}
+			i := rng.IntN(len(want))
+			if got := r.remove(i); got != want[i] {
+				t.Fatalf("step %d: removed %d, want %d", step, got, want[i])
+			}
+			want = slices.Delete(want, i, i+1)
 		default:
 			if len(want) == 0 {
 				continue

@@ -54,7 +54,7 @@ func (m *Member) Ack(ranges ...SequenceRange) {
 	m.settle(ranges, func(p *parcel) {
 		m.acked += uint64(p.n)
 		g.doneLocked(p)
-	})
+	}, false)
 }
 
 // Nack gives deliveries back.
@@ -73,7 +73,7 @@ func (m *Member) Nack(n Nack, ranges ...SequenceRange) {
 			}
 			g.giveBackLocked(p, giveBack{charge: true, delay: delay, reason: n.Reason})
 		}
-	})
+	}, n.Action != NackReject)
 }
 
 // Extend restarts the ack deadline of deliveries; d counts from now, 0 means the group's ack deadline.
@@ -131,8 +131,8 @@ func (g *group) letOthersIn() {
 	g.mu.Lock()
 }
 
-// settle calls f for what is in flight of each range, and wakes whoever may go on.
-func (m *Member) settle(ranges []SequenceRange, f func(p *parcel)) {
+// settle calls f, which may give it back, for what is in flight of each range, and wakes whoever may go on.
+func (m *Member) settle(ranges []SequenceRange, f func(p *parcel), mayGiveBack bool) {
 	g := m.group
 	g.mu.Lock()
 	m.lastAck = g.broker.clock.Now()
@@ -148,6 +148,9 @@ func (m *Member) settle(ranges []SequenceRange, f func(p *parcel)) {
 		}
 	}
 	m.freedLocked()
+	if mayGiveBack {
+		m.lane.seekHelp(fewLooks)
+	}
 	g.unlock()
 	m.broker.forgetIfEnded(m)
 }
@@ -161,6 +164,9 @@ func (m *Member) freedLocked() {
 		m.alone = false
 	}
 	m.finishLocked()
+	if m.isFree() && !m.late {
+		m.lane.help(fewLooks)
+	}
 	m.wakeForMore()
 }
 
