@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -177,7 +176,8 @@ func (f *configFile) values() *viper.Viper {
 }
 
 // findConfigFile reads the file named by --config or its environment variable, or else the first one that exists in the
-// usual places. The working directory is not one of them: a file there may be anybody's.
+// usual places. The working directory is not one of them: a file there may be anybody's. A place that may not be looked into
+// has no file for whoever runs this, as with HOME=/root after a change of user; a file that is there and cannot be read is an error.
 func findConfigFile(fs *pflag.FlagSet) (*configFile, error) {
 	path := os.Getenv(envName("config"))
 	if f := fs.Lookup("config"); f != nil && f.Changed {
@@ -188,7 +188,7 @@ func findConfigFile(fs *pflag.FlagSet) (*configFile, error) {
 		return nil, nil
 	case "":
 		for _, path := range configPaths() {
-			if _, err := os.Lstat(path); err == nil || errors.Is(err, os.ErrPermission) {
+			if _, err := os.Lstat(path); err == nil {
 				return readConfigFile(path)
 			}
 		}
