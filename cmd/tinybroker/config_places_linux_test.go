@@ -38,6 +38,9 @@ func TestConfigPlaceOfSomebodyElse(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte("max_memory: 3GiB"), 0o600); err != nil {
 		t.Fatal(err)
 	}

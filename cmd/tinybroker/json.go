@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -176,16 +177,13 @@ func jsonError(err error) error {
 		if kind.Field == "" {
 			return errors.New("a JSON " + kind.Value + " where an object belongs")
 		}
-		return errors.New(kind.Field + ": a JSON " + kind.Value + " where a " + jsonKind(kind.Field) + " belongs")
+		belongs := "a string"
+		if kind.Type.Kind() == reflect.Map {
+			belongs = "an object of strings"
+		}
+		return errors.New(kind.Field + ": a JSON " + kind.Value + " where " + belongs + " belongs")
 	}
 	return errors.New("not a JSON object: " + err.Error())
-}
-
-func jsonKind(field string) string {
-	if field == "headers" {
-		return "object of strings"
-	}
-	return "string"
 }
 
 // loneSurrogate finds an escape of half a character, which the JSON decoder would silently turn into another one.

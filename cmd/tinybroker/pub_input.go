@@ -37,7 +37,8 @@ func (e *tooLargeError) Error() string {
 	if e.size == 0 {
 		return fmt.Sprintf("is over the limit of %s for one record", spacedSize(e.limit))
 	}
-	return fmt.Sprintf("%s is over the limit of %s for one record", roughSize(e.size), spacedSize(e.limit))
+	size, limit := sizeAndLimit(e.size, e.limit)
+	return fmt.Sprintf("%s is over the limit of %s for one record", size, limit)
 }
 
 // recordReader cuts an input into records. next returns io.EOF at the end, a *recordError when it can go on after it,
@@ -237,8 +238,9 @@ func (p *prefixed) next() (record, error) {
 	size := int64(binary.BigEndian.Uint32(p.buf.unread()))
 	if size > int64(p.limit) {
 		// Most likely this is not framed input at all: stepping over it would go on reading nonsense.
+		says, limit := sizeAndLimit(size, int64(p.limit))
 		return record{}, failf(exitInput, "record %d: its length prefix says %s; the input is not in len framing, or over the limit of %s",
-			p.number+1, roughSize(size), spacedSize(int64(p.limit)))
+			p.number+1, says, limit)
 	}
 	whole := prefixSize + int(size)
 	if err := p.need(whole); err != nil {

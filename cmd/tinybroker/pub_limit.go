@@ -20,7 +20,8 @@ func (e *overLimitError) Error() string {
 	if e.limit == 0 {
 		return roughSize(e.size) + " is over the broker's limit"
 	}
-	return fmt.Sprintf("%s is over the broker's %s limit", roughSize(e.size), spacedSize(e.limit))
+	size, limit := sizeAndLimit(e.size, e.limit)
+	return fmt.Sprintf("%s is over the broker's %s limit", size, limit)
 }
 
 func (e *overLimitError) Unwrap() error { return core.ErrMessageTooLarge }

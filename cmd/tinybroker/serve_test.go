@@ -372,7 +372,7 @@ func TestTooLargeRecords(t *testing.T) {
 		stderr string
 	}{
 		{"at the limit", []int{limit - 1, limit}, nil, 0, ""},
-		{"over it by one", []int{1, limit + 1}, nil, exitInput, "tinybroker: line 2: 1.0 MB is over the broker's 1 MiB limit\n"},
+		{"over it by one", []int{1, limit + 1}, nil, exitInput, "tinybroker: line 2: 1,048,577 B is over the broker's 1,048,576 B limit\n"},
 		{"far over it", []int{1, 3_200_000}, nil, exitInput, "tinybroker: line 2: 3.2 MB is over the broker's 1 MiB limit\n"},
 		{"passed over", []int{2, 3_200_000, 3, 1_500_000, 4}, []string{"--on-error", "continue"}, exitInput,
 			"tinybroker: line 2: 3.2 MB is over the broker's 1 MiB limit\ntinybroker: line 4: 1.5 MB is over the broker's 1 MiB limit\ntinybroker: 2 records not published\n"},
@@ -381,7 +381,7 @@ func TestTooLargeRecords(t *testing.T) {
 		{"over what the transport takes", []int{5, 17_000_000, 6}, []string{"--on-error", "continue"}, exitInput,
 			"tinybroker: line 2: 17 MB is over the broker's limit\ntinybroker: 1 record not published\n"},
 		{"over what is kept in memory", []int{7, maxRecord + 1, 8}, []string{"--on-error", "continue"}, exitInput,
-			"tinybroker: line 2: 67 MB is over the limit of 64 MiB for one record\ntinybroker: 1 record not published\n"},
+			"tinybroker: line 2: 67,108,865 B is over the limit of 67,108,864 B for one record\ntinybroker: 1 record not published\n"},
 	} {
 		p := start(t, append([]string{"pub", "x", "-s", b.address}, c.args...), reading(strings.NewReader(lines(c.sizes...))))
 		p.ended(c.code)

@@ -11,6 +11,16 @@ import (
 // roughSize is a measured size for people: 3.2 MB.
 func roughSize(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 
+// sizeAndLimit are a size and the limit that it is over, for people: 3.2 MB and 1 MiB. Where rounding would make the size seem
+// within the limit, both are in bytes.
+func sizeAndLimit(size, limit int64) (roughly, most string) {
+	rough := roughSize(size)
+	if shown, err := humanize.ParseBytes(rough); err == nil && shown <= uint64(limit) {
+		return humanize.Comma(size) + " B", humanize.Comma(limit) + " B"
+	}
+	return rough, spacedSize(limit)
+}
+
 // spacedSize is a configured size for people: 1 MiB.
 func spacedSize(n int64) string {
 	s := exactSize(n)

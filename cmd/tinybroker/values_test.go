@@ -80,3 +80,25 @@ func TestParseDelimiter(t *testing.T) {
 		}
 	}
 }
+
+// A size that is over a limit never reads as if it were within it.
+func TestSizeAndLimit(t *testing.T) {
+	for _, c := range []struct {
+		size, limit int64
+		want        string
+	}{
+		{3_200_000, 1 << 20, "3.2 MB over 1 MiB"},
+		{1<<20 + 1, 1 << 20, "1,048,577 B over 1,048,576 B"},
+		{1_049_999, 1 << 20, "1,049,999 B over 1,048,576 B"},
+		{1_050_000, 1 << 20, "1.1 MB over 1 MiB"},
+		{1_000_001, 1_000_000, "1,000,001 B over 1,000,000 B"},
+		{64<<20 + 1, 64 << 20, "67,108,865 B over 67,108,864 B"},
+		{6, 5, "6 B over 5 B"},
+		{1 << 40, 1, "1.1 TB over 1 B"},
+	} {
+		size, limit := sizeAndLimit(c.size, c.limit)
+		if got := size + " over " + limit; got != c.want {
+			t.Errorf("%d over %d: %s, want %s", c.size, c.limit, got, c.want)
+		}
+	}
+}

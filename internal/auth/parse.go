@@ -165,8 +165,12 @@ func kindOf(n *yaml.Node) string {
 }
 
 func (p *parser) identities(n *yaml.Node) {
-	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+	switch {
+	case n.Kind != yaml.SequenceNode:
 		p.fail(n.Line, "identities: %s where a list of at least one identity belongs", kindOf(n))
+		return
+	case len(n.Content) == 0:
+		p.fail(n.Line, "identities: is empty; there must be at least one identity")
 		return
 	}
 	for _, item := range n.Content {

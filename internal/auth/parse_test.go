@@ -139,7 +139,7 @@ func TestParseMistakes(t *testing.T) {
 		{"a comment", "# nobody\n", []string{"1: names no identity"}},
 		{"null", "~\n", []string{"1: nothing where a map"}},
 		{"no identities", "identities:\n", []string{"1: identities: nothing where a list"}},
-		{"an empty list", "identities: []\n", []string{"1: identities: a list where a list of at least one"}},
+		{"an empty list", "identities: []\n", []string{"1: identities: is empty; there must be at least one identity"}},
 		{"a token file", secret + "\n", []string{"1: a value where a map with identities belongs"}},
 		{"unknown keys", "identities:\n- name: a\n  token_hash: HASH0\n  pubish: {}\n  " + secret + ": x\n  token: " + secret + "\nusers: []\n",
 			[]string{"7: unknown key users; there are identities", "4: unknown key pubish; there are name", "5: unknown key; there are", "6: unknown key token; the file holds no tokens"}},
