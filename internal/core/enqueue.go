@@ -9,7 +9,9 @@ import (
 func (s *Subscription) box() *intake { return &s.intake }
 
 // addTo implements interest.
-func (s *Subscription) addTo(receivers []receiver) []receiver { return append(receivers, s) }
+func (s *Subscription) addTo(receivers []receiver, _ groupRoutes) []receiver {
+	return append(receivers, s)
+}
 
 // commit implements receiver.
 func (s *Subscription) commit(p *publication, _ *Run, start, end uint32, n int, reserved bool) fate {

@@ -155,15 +155,18 @@ func laneName(patterns *PatternSet, may *Permission) string {
 func (l *lane) rights() *Permission { return l.may }
 
 // addTo implements interest: all lanes of one group are one receiver.
-func (l *lane) addTo(receivers []receiver) []receiver {
-	for _, r := range receivers {
-		if gr, ok := r.(*groupRoute); ok && gr.group == l.group {
-			gr.lanes = append(gr.lanes, l)
-			return receivers
-		}
+func (l *lane) addTo(receivers []receiver, groups groupRoutes) []receiver {
+	if r := groups[l.group]; r != nil {
+		r.lanes = append(r.lanes, l)
+		return receivers
 	}
-	return append(receivers, &groupRoute{group: l.group, lanes: []*lane{l}})
+	r := &groupRoute{group: l.group, lanes: []*lane{l}}
+	groups[l.group] = r
+	return append(receivers, r)
 }
+
+// groupRoutes finds a group among the receivers of a topic.
+type groupRoutes map[*group]*groupRoute
 
 // groupRoute is a group as the receiver of one topic, through the lanes whose patterns match it.
 type groupRoute struct {

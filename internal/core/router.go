@@ -40,7 +40,8 @@ type shard struct {
 	routes    map[string]*route
 	receivers int        // sum of their lengths over routes
 	followed  int        // those of clients' topics that were published to
-	matched   []interest // scratch of lookup
+	matched   []interest // scratch of lookup, as is groups
+	groups    groupRoutes
 
 	_ [64]byte // keeps neighbouring shards' locks off one cache line
 }
@@ -71,14 +72,15 @@ func (sh *shard) count(rt *route, topic []byte, p *publication, done piece) {
 type interest interface {
 	// rights says which topics it may receive; nil: all.
 	rights() *Permission
-	// addTo adds the interest to the receivers of a topic.
-	addTo(receivers []receiver) []receiver
+	// addTo adds the interest to the receivers of a topic, of which groups are those that are groups.
+	addTo(receivers []receiver, groups groupRoutes) []receiver
 }
 
 func newRouter() *router {
 	r := &router{seed: maphash.MakeSeed()}
 	for i := range r.shards {
 		r.shards[i].routes = make(map[string]*route)
+		r.shards[i].groups = make(groupRoutes)
 	}
 	return r
 }
@@ -150,10 +152,14 @@ func (r *router) lookup(sh *shard, topic []byte) *route {
 			judged, allowed = may, may.Match(name)
 		}
 		if allowed {
-			rt.receivers = m.addTo(rt.receivers)
+			rt.receivers = m.addTo(rt.receivers, sh.groups)
 		}
 	}
 	clear(sh.matched)
+	if len(sh.groups) > 256 {
+		sh.groups = make(groupRoutes) // clearing a map that was large would cost every lookup
+	}
+	clear(sh.groups)
 	sh.remember(name, rt, ok)
 	return rt
 }

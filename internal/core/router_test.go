@@ -1,0 +1,42 @@
+package core
+
+import (
+	"testing"
+	"time"
+)
+
+// TestARouteOfManyGroups: finding the receivers of a topic, under its shard's lock, takes a time that does not grow with the square of the groups.
+func TestARouteOfManyGroups(t *testing.T) {
+	patterns, err := ParsePatterns([]string{"t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quickest := func(groups int) time.Duration {
+		r := newRouter()
+		for range groups {
+			g := &group{}
+			r.add(patterns, &lane{group: g, patterns: patterns})
+			r.add(patterns, &lane{group: g, patterns: patterns})
+		}
+		sh := r.shardOf([]byte("t"))
+		best := time.Hour
+		for range 5 {
+			r.generation.Add(1) // nothing is remembered
+			start := time.Now()
+			rt := r.lookup(sh, []byte("t"))
+			best = min(best, time.Since(start))
+			if len(rt.receivers) != groups {
+				t.Fatalf("%d receivers, want %d", len(rt.receivers), groups)
+			}
+			for _, got := range rt.receivers {
+				if n := len(got.(*groupRoute).lanes); n != 2 {
+					t.Fatalf("a group is reached through %d lanes, want 2", n)
+				}
+			}
+		}
+		return best
+	}
+	if few, many := quickest(200), quickest(8000); many > 400*few { // the square of 40 is 1600
+		t.Errorf("a lookup takes %v with 8000 groups, %v with 200", many, few)
+	}
+}
