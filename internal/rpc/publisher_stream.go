@@ -117,15 +117,15 @@ func (p *Publisher) serve(call *publishCall) error {
 // send is the stream's one writer.
 func (p *Publisher) send(call *publishCall, stream int) {
 	for {
-		data := p.nextFrame(stream)
-		if data == nil {
-			break
+		data, isLast := p.nextFrame(stream)
+		if isLast {
+			_ = call.CloseSend() // it never fails
 		}
-		if call.SendMsg(frameOfBytes(data)) != nil {
+		// On a stream that has ended somebody may still be in the middle of sendLocked: it is left alone.
+		if data == nil || call.SendMsg(frameOfBytes(data)) != nil {
 			return // receive gets to know why
 		}
 	}
-	_ = call.CloseSend() // it never fails
 }
 
 // sendLocked has what is new sent, given that the sender waits. When little is on its way, whoever published gives it to the stream, with
@@ -147,24 +147,24 @@ func (p *Publisher) sendLocked() {
 	}
 }
 
-// nextFrame waits for something to send; nil: nothing more will come on this stream.
-func (p *Publisher) nextFrame(stream int) []byte {
+// nextFrame waits for something to send; nil: nothing more will come on this stream, and isLast if that is since the publisher is being closed.
+func (p *Publisher) nextFrame(stream int) (data []byte, isLast bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.stream == stream {
 		if !p.direct {
 			if data := p.window.next(); data != nil {
-				return data
+				return data, false
 			}
 			if p.closing {
-				return nil
+				return nil, true
 			}
 		}
 		p.waiting = true
 		p.work.Wait()
 		p.waiting = false
 	}
-	return nil
+	return nil, false
 }
 
 // receive handles receipts until the stream ends, and returns why it did.
