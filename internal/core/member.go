@@ -28,6 +28,7 @@ type Member struct {
 	flights      []*parcel // in flight, by delivery number
 	inFlight     int       // messages
 	sequence     uint64    // last delivery number given out
+	heard        uint64    // how often its owner has said what is to become of deliveries, or that it leaves
 	served       uint64    // group.deliveries when it was last given something
 	writing      uint64    // first delivery number of the delivery under way; 0: none is
 	writingSince time.Time
@@ -160,7 +161,7 @@ func (m *Member) takeLocked(d *Delivery, maxBytes int64) {
 	if !m.mayTake() {
 		return
 	}
-	d.FirstSequence = m.sequence + 1
+	d.FirstSequence, d.Heard = m.sequence+1, m.heard
 	credit := m.credit()
 	share := 0
 	if m.lane.ready > 0 {
@@ -331,6 +332,7 @@ func (m *Member) Close() { m.end(EndClosed) }
 func (m *Member) Leave() {
 	g := m.group
 	g.mu.Lock()
+	m.heard++
 	m.leaving = true
 	if m.lane.drainer == m {
 		m.lane.drainer = nil

@@ -86,6 +86,7 @@ func (m *Member) Extend(d time.Duration, ranges ...SequenceRange) {
 	}
 	m.setLate(false)
 	defer m.freedLocked()
+	defer func() { m.heard++ }()
 	for i, r := range ranges {
 		if i > 0 && i%rangesAtOnce == 0 {
 			g.letOthersIn()
@@ -147,6 +148,7 @@ func (m *Member) settle(ranges []SequenceRange, f func(p *parcel), mayGiveBack b
 			g.counters.ineffective++
 		}
 	}
+	m.heard++
 	m.freedLocked()
 	if mayGiveBack {
 		m.lane.seekHelp(fewLooks)

@@ -71,6 +71,9 @@ type Delivery struct {
 	Attempt int
 	// DroppedBefore is how many messages were dropped by the overflow policy just before the first record.
 	DroppedBefore uint64
+	// Heard is how many calls of Ack, Nack, Extend and Leave the member had dealt with when this was taken; always 0 for a broadcast subscription. A call
+	// with very many ranges, in whose middle others get their turn, counts when it is done.
+	Heard uint64
 	// Lagging is set when the queue has grown past three quarters since the last warning.
 	Lagging *Lagging
 

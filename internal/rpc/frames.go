@@ -12,8 +12,9 @@ import (
 // deliveryFrame builds an encoded SubscribeResponse around the records of d: the publisher's bytes as they are, and a few of
 // its own. pending takes charge of the delivery's bytes.
 func deliveryFrame(d *core.Delivery, pending *pendingFrames) mem.BufferSlice {
-	head := make([]byte, 0, 32)
+	head := make([]byte, 0, 48)
 	head = appendUint(head, fieldFirstSequence, d.FirstSequence)
+	head = appendUint(head, fieldRequestsHeard, d.Heard)
 	head = appendUint(head, fieldDroppedBefore, d.DroppedBefore)
 	if d.Lagging != nil {
 		head = appendLagging(head, d.Lagging)

@@ -35,6 +35,7 @@ type membership struct {
 
 	mu      sync.Mutex
 	replies replies
+	said    uint64     // requests, as far as they are collected
 	count   uint64     // deliveries received
 	held    int        // of those, not replied to
 	running []handling // those that handlers are working on
@@ -108,13 +109,6 @@ func (m *membership) passOver(d *Delivery) bool {
 	return true
 }
 
-// comesAgain notes that a message was given back, and not for the last time.
-func (m *membership) comesAgain(d *Delivery) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.failed.failed(d, m.count, m.most)
-}
-
 // settledLocked is how many deliveries have been replied to.
 func (m *membership) settledLocked() uint64 {
 	n := m.count - uint64(m.held)
@@ -126,10 +120,11 @@ func (m *membership) settledLocked() uint64 {
 	return n
 }
 
-// done notes that a handler has returned.
-func (m *membership) done(n uint64, v verdict) {
+// done notes that the handler of d has returned. comesAgain: d goes back, to be handled before any other of its key.
+func (m *membership) done(d *Delivery, v verdict, comesAgain bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	n := d.Sequence
 	i := slices.IndexFunc(m.running, func(h handling) bool { return h.sequence == n })
 	given := m.running[i].overdue
 	m.running = slices.Delete(m.running, i, i+1)
@@ -139,6 +134,9 @@ func (m *membership) done(n uint64, v verdict) {
 	}
 	if m.acks && !given {
 		m.replyLocked(n, v.nack)
+		if comesAgain {
+			m.failed.failed(d.Key, n, m.count)
+		}
 	}
 	if v.stop {
 		m.leaving, m.asked = true, true

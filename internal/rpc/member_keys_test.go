@@ -119,96 +119,114 @@ func TestAnotherAttemptMayBeOfAnotherMessage(t *testing.T) {
 		site.sendKeyed(t, "k", "last")
 		joinGroup(t, site.client(t, nil), SubscribeOptions{}, r.handle)
 		time.Sleep(time.Minute)
-		var got []string
-		for len(r.list) > 0 {
-			h := <-r.list
-			got = append(got, fmt.Sprintf("%s/%d", h.payload, h.attempt))
-		}
-		if want := []string{"failing/1", "failing/2", "second/1", "crashed/2", "last/1"}; !slices.Equal(got, want) {
+		if got, want := r.handled(), []string{"failing/1", "failing/2", "second/1", "crashed/2", "last/1"}; !slices.Equal(got, want) {
 			t.Errorf("handled %v, want %v", got, want)
 		}
 	})
 }
 
-// TestFailedKeys: when the broker has heard of a failure, so that what it sends is to be handled.
+// TestTwinsOfWhatHasGoneBack: a publisher has sent a message twice, as after a lost connection. The second is not the first that comes again.
+func TestTwinsOfWhatHasGoneBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site := newSite(t, nil)
+		r := newRecorder(func(payload string, attempt uint32) error {
+			switch {
+			case payload == "busy":
+				time.Sleep(time.Second) // while the others come
+			case payload == "failing" && attempt == 1:
+				return &NackError{core.Nack{}}
+			}
+			return nil
+		})
+		joinGroup(t, site.client(t, nil), SubscribeOptions{}, r.handle)
+		time.Sleep(time.Second)
+		site.sendKeyed(t, "", "busy")
+		for _, payload := range []string{"failing", "twin", "between", "twin", "last"} {
+			site.sendKeyed(t, "k", payload) // all at one time
+		}
+		time.Sleep(time.Minute)
+		if got, want := r.handled(), []string{"busy/1", "failing/1", "failing/2", "twin/1", "between/1", "twin/1", "last/1"}; !slices.Equal(got, want) {
+			t.Errorf("handled %v, want %v", got, want)
+		}
+	})
+}
+
+// TestAFailureThatAnotherHasDealtWith: what failed has gone to another member, and comes no more; what follows is handled, and nothing goes back in vain.
+func TestAFailureThatAnotherHasDealtWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site := newSite(t, nil)
+		r := newRecorder(func(payload string, _ uint32) error {
+			switch payload {
+			case "failing":
+				return &NackError{core.Nack{}}
+			case "busy":
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		})
+		joinGroup(t, site.client(t, nil), SubscribeOptions{MaxInFlight: 1}, r.handle)
+		time.Sleep(time.Second)
+		site.sendKeyed(t, "k", "failing")
+		site.sendKeyed(t, "", "busy")
+		time.Sleep(100 * time.Millisecond)
+		other, err := site.broker.Join(core.JoinOptions{Patterns: []string{"**"}, Group: "g"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		var d core.Delivery
+		if !other.Take(&d, 1<<20) {
+			t.Fatal("the failed message did not come")
+		}
+		other.Settle(&d, true)
+		other.Ack(core.SequenceRange{First: 1, Last: 1})
+		other.Leave()
+		for i := range 5 {
+			site.sendKeyed(t, "k", fmt.Sprint(i))
+		}
+		time.Sleep(time.Minute)
+		if got, want := r.handled(), []string{"failing/1", "busy/1", "0/1", "1/1", "2/1", "3/1", "4/1"}; !slices.Equal(got, want) {
+			t.Errorf("handled %v, want %v", got, want)
+		}
+		if st := groupBooks(t, site.broker, "g"); st.Delivered != 8 {
+			t.Errorf("%d deliveries, want 8", st.Delivered)
+		}
+	})
+}
+
+// TestFailedKeys: what the broker has sent before it heard of a failure goes back, and nothing else.
 func TestFailedKeys(t *testing.T) {
 	const most = 4
 	var f failedKeys
-	delivery := func(n uint64, key, payload string, attempt uint32) *Delivery {
-		return &Delivery{Message: core.Message{Topic: "t", Key: key, Payload: []byte(payload)}, Sequence: n, Attempt: attempt}
+	waits := func(heard uint64, key string) bool {
+		return f.waits(&Delivery{Message: core.Message{Key: key}, heard: heard})
 	}
-	waits := func(n uint64, key, payload string, attempt uint32) bool {
-		return f.waits(delivery(n, key, payload, attempt))
+	back := func(n uint64) []core.SequenceRange {
+		return []core.SequenceRange{{First: 1, Last: 2}, {First: n, Last: n}}
 	}
-	fails := func(received uint64) {
-		f = failedKeys{}
-		buffer := []byte("k")
-		f.failed(delivery(1, unsafe.String(&buffer[0], 1), "failed", 1), received, most)
-		buffer[0] = 'x' // the next frame
-	}
-
-	fails(10)
-	if waits(11, "other", "a", 1) || !waits(11, "k", "a", 1) || !waits(1000, "k", "b", 1) {
+	buffer := []byte("k")
+	f.failed(unsafe.String(&buffer[0], 1), 7, 10)
+	buffer[0] = 'x' // the next frame
+	if waits(0, "other") || !waits(0, "k") || !waits(1000, "k") {
 		t.Error("before the broker is told, everything of the key waits, and nothing else")
 	}
-
-	fails(10)
-	f.tell(12, 14, most)
-	f.tell(100, 104, most)
-	if waits(17, "k", "a", 1) || len(f.byKey) != 0 {
-		t.Error("when it sent 17 it had heard of the failure: it knew of more than 12")
+	f.tell(back(8), 20, 100)
+	if !waits(1000, "k") {
+		t.Error("of others it was told, not of this one")
 	}
-
-	fails(10)
-	f.tell(12, 14, most)
-	if !waits(16, "k", "a", 1) || !waits(17, "k", "b", 1) {
-		t.Error("when it sent 16 it may not have heard, and 17 must not be handled before it")
+	f.tell(back(7), 21, 100)
+	f.tell(back(7), 22, 100)
+	if !waits(20, "k") || !waits(0, "k") {
+		t.Error("it had not heard yet")
 	}
-	f.tell(14, 17, most)
-	if waits(18, "k", "a", 1) || waits(19, "k", "b", 1) {
-		t.Error("16 has come again, and what was behind it follows")
+	if waits(21, "k") || waits(0, "k") || len(f.byKey) != 0 {
+		t.Error("it had heard, so it will not forget")
 	}
-
-	fails(10)
-	f.tell(12, 13, most)
-	if !waits(13, "k", "a", 1) {
-		t.Error("13 was there before the broker was told")
-	}
-	f.tell(13, 14, most)
-	if waits(15, "k", "failed", 2) || waits(16, "k", "a", 1) {
-		t.Error("the one that failed has come again")
-	}
-
-	fails(10)
-	f.tell(12, 12, most)
-	if !waits(13, "k", "a", 2) {
-		t.Error("a higher attempt does not make it the one that failed")
-	}
-	f.tell(13, 13, most)
-	if !waits(14, "k", "failed", 1) {
-		t.Error("nor does the same content")
-	}
-	f.tell(14, 14, most)
-	if waits(15, "k", "failed", 2) {
-		t.Error("both do")
-	}
-
-	fails(10)
-	f.tell(12, 16, most)
-	if !waits(13, "k", "twin", 1) || !waits(14, "k", "twin", 1) {
-		t.Error("what had come when the broker was told is no message that comes again, but its twin")
-	}
-	f.tell(14, 16, most)
-	if waits(17, "k", "twin", 1) {
-		t.Error("it has come again")
-	}
-
-	f = failedKeys{}
 	for n := range uint64(1000) {
-		f.failed(delivery(1, fmt.Sprint(n), "failed", 1), 3*n, most)
-		f.tell(3*n, 3*n, most)
+		f.failed(fmt.Sprint(n), n, n)
+		f.tell(back(n), n+1, n+2*most)
 	}
-	if len(f.byKey) > 5 {
+	if len(f.byKey) > 2*most+2 {
 		t.Errorf("%d keys are kept", len(f.byKey))
 	}
 }

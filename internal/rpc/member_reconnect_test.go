@@ -251,7 +251,7 @@ func TestAcksAllocateNothing(t *testing.T) {
 			if !m.begin(n) {
 				t.Fatal("not begun")
 			}
-			m.done(n, verdict{})
+			m.done(&Delivery{Sequence: n}, verdict{}, false)
 		}
 		if !m.collect(&u) || len(appendAck(nil, joined(u.acks))) > 16 {
 			t.Fatal("not one range")

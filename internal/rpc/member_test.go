@@ -133,6 +133,15 @@ func newRecorder(result func(payload string, attempt uint32) error) *recorder {
 	return &recorder{start: time.Now(), list: make(chan handled, 100_000), result: result}
 }
 
+// handled returns what was handled since the last call, as payload/attempt.
+func (r *recorder) handled() (all []string) {
+	for len(r.list) > 0 {
+		h := <-r.list
+		all = append(all, fmt.Sprintf("%s/%d", h.payload, h.attempt))
+	}
+	return all
+}
+
 func (r *recorder) handle(d *Delivery) error {
 	payload := string(d.Payload)
 	r.list <- handled{payload, d.Attempt, time.Since(r.start)}

@@ -58,7 +58,6 @@ func (m *membership) collect(u *utterance) bool {
 	}
 	u.reset()
 	u.replies, m.replies = m.replies, u.replies
-	m.failed.tell(m.settledLocked(), m.count, m.most)
 	u.last = m.last
 	u.leave = m.leaving && !m.told
 	m.told = m.leaving
@@ -66,7 +65,27 @@ func (m *membership) collect(u *utterance) bool {
 	if u.leave && !u.last {
 		u.release = allBut(m.numbersLocked())
 	}
+	m.numberLocked(u)
 	return !u.empty() || u.extend || u.leave || u.last
+}
+
+// numberLocked counts the requests of an utterance, in the order in which say sends them. The broker has no more than max_in_flight deliveries under way
+// that it does not know to be settled, and no more than as many are here.
+func (m *membership) numberLocked(u *utterance) {
+	settled := m.settledLocked() + 2*m.most
+	count := func(is bool) {
+		if is {
+			m.said++
+		}
+	}
+	count(len(u.acks) > 0)
+	count(u.leave)
+	for _, n := range u.nacks {
+		m.said++
+		m.failed.tell(n.ranges, m.said, settled)
+	}
+	count(u.extend)
+	count(len(u.release) > 0)
 }
 
 // numbersLocked returns the deliveries that handlers are working on.

@@ -128,4 +128,6 @@ type Delivery struct {
 	// More says that another message is at hand and its delivery follows at once, unless the subscription is just being left.
 	// It is never set with SubscribeOptions.Parallel.
 	More bool
+
+	heard uint64 // how many of the member's requests the broker had dealt with when it sent this
 }

@@ -244,9 +244,7 @@ func (s *subscriber) handleJob(j *job) {
 func (s *subscriber) settle(call *subscribeCall, d *Delivery, result error) bool {
 	v := judge(result, call.acks())
 	if call.acks() {
-		if call.member.done(d.Sequence, v); orderMatters(d, v.nack, call.opened.GetMaxAttempts()) {
-			call.member.comesAgain(d) // before any other of its key is handled
-		}
+		call.member.done(d, v, orderMatters(d, v.nack, call.opened.GetMaxAttempts()))
 	}
 	if v.stop {
 		s.stop(v.err)

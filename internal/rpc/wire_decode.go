@@ -21,6 +21,7 @@ const (
 	fieldOpened        = 5
 	fieldClosed        = 6
 	fieldLagging       = 7
+	fieldRequestsHeard = 8
 )
 
 // deliveries reads the frames of one subscription: reset for each frame, then next until it returns false. It keeps what
@@ -30,6 +31,7 @@ type deliveries struct {
 	firstSequence uint64
 	attempt       uint32
 	droppedBefore uint64
+	requestsHeard uint64
 	opened        *tinybrokerv1.Opened
 	closed        *tinybrokerv1.Closed
 	lagging       *tinybrokerv1.Lagging
@@ -91,6 +93,8 @@ func (d *deliveries) note(f field) error {
 			d.attempt = uint32(f.number)
 		case fieldDroppedBefore:
 			d.droppedBefore = f.number
+		case fieldRequestsHeard:
+			d.requestsHeard = f.number
 		}
 	case protowire.BytesType:
 		switch f.num {
@@ -139,6 +143,7 @@ func (d *deliveries) next(out *Delivery) (bool, error) {
 		}
 		out.Sequence = d.firstSequence + uint64(d.taken)
 		out.Attempt = d.attempt
+		out.heard = d.requestsHeard
 		out.DroppedBefore = 0
 		if d.taken == 0 {
 			out.DroppedBefore = d.droppedBefore

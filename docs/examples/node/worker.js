@@ -25,22 +25,22 @@ class Membership {
     this.call = call;
     this.running = new Map(); // delivery number: what ends when it is settled
     this.lastOfKey = new Map(); // key: the last delivery with it
-    this.failed = new Map(); // key: what has failed, until it comes again
-    this.settled = 0n; // deliveries
-    this.maxInFlight = 0n;
+    this.failed = new Map(); // key: the number of the request that says that a message has failed
+    this.said = 0n; // requests, after `open`
     this.over = false;
   }
 
   say(request) {
-    if (!this.over) this.call.write(request);
+    if (this.over) return;
+    this.said++;
+    this.call.write(request);
   }
 
   take(frame) {
     frame.messages.forEach((message, i) => {
       const sequence = BigInt(frame.first_sequence) + BigInt(i);
       const before = message.key && this.lastOfKey.get(message.key);
-      const settled = this.handle(sequence, message, frame.attempt, before).then((done) => {
-        this.settled++;
+      const settled = this.handle(sequence, message, frame, before).then((done) => {
         this.running.delete(sequence);
         if (this.lastOfKey.get(message.key) === settled) this.lastOfKey.delete(message.key);
         return done;
@@ -52,14 +52,14 @@ class Membership {
 
   // handle settles one delivery and returns whether its work was done. One that follows another of the same key waits
   // for it, and goes back with it.
-  async handle(sequence, message, attempt, before) {
+  async handle(sequence, message, frame, before) {
     const ranges = [{ first: String(sequence) }];
-    if ((before && !(await before)) || this.isBehindFailed(message, sequence, attempt) || stopping) {
+    if ((before && !(await before)) || this.isBehindFailed(message.key, frame) || stopping) {
       this.say({ nack: { ranges, action: 'NACK_ACTION_RELEASE' } });
       return false;
     }
     try {
-      await work(message, attempt);
+      await work(message, frame.attempt);
       this.say({ ack: { ranges } });
       return true;
     } catch (err) {
@@ -69,19 +69,17 @@ class Membership {
         return true; // a dead letter does not hold up those behind it
       }
       this.say({ nack: { ranges, action: 'NACK_ACTION_RETRY' } });
-      // The broker sends no more than maxInFlight beyond what it knows to be settled, so nothing above that before it hears.
-      if (message.key) this.failed.set(message.key, { message, attempt, through: this.settled + 1n + this.maxInFlight });
+      if (message.key) this.failed.set(message.key, this.said);
       return false;
     }
   }
 
-  // isBehindFailed tells whether a delivery was on its way when one before it, of the same key, failed.
-  isBehindFailed(message, sequence, attempt) {
-    const failed = this.failed.get(message.key);
-    if (!failed) return false;
-    const again = attempt > failed.attempt && isSame(message, failed.message);
-    if (sequence <= failed.through && !again) return true;
-    this.failed.delete(message.key);
+  // isBehindFailed tells whether the broker sent a message before it heard that one before it, of the same key, has failed.
+  isBehindFailed(key, frame) {
+    const failed = this.failed.get(key);
+    if (failed === undefined) return false;
+    if (BigInt(frame.requests_heard) < failed) return true;
+    this.failed.delete(key);
     return false;
   }
 
@@ -110,18 +108,11 @@ class Membership {
   }
 }
 
-// isSame tells whether two deliveries are of one message.
-function isSame(a, b) {
-  return a.topic === b.topic && a.payload.equals(b.payload)
-    && a.publish_time?.seconds === b.publish_time?.seconds && a.publish_time?.nanos === b.publish_time?.nanos;
-}
-
 let member = null;
 
 function onFrame(frame) {
   if (frame.opened) {
     console.error(`member ${frame.opened.subscription_id} of ${group}`);
-    member.maxInFlight = BigInt(frame.opened.max_in_flight);
     member.keep(frame.opened.ack_deadline);
   }
   member.take(frame);

@@ -1118,7 +1118,10 @@ type SubscribeResponse struct {
 	// The last frame, when the broker ends the subscription.
 	Closed *Closed `protobuf:"bytes,6,opt,name=closed,proto3" json:"closed,omitempty"`
 	// The queue is filling up. At most one a second.
-	Lagging       *Lagging `protobuf:"bytes,7,opt,name=lagging,proto3" json:"lagging,omitempty"`
+	Lagging *Lagging `protobuf:"bytes,7,opt,name=lagging,proto3" json:"lagging,omitempty"`
+	// Group only: how many requests of this stream, `open` aside, the broker had dealt with when it took the messages. What a member has given back
+	// with its request number n, the broker had not heard of in frames where this is less than n.
+	RequestsHeard uint64 `protobuf:"varint,8,opt,name=requests_heard,json=requestsHeard,proto3" json:"requests_heard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1200,6 +1203,13 @@ func (x *SubscribeResponse) GetLagging() *Lagging {
 		return x.Lagging
 	}
 	return nil
+}
+
+func (x *SubscribeResponse) GetRequestsHeard() uint64 {
+	if x != nil {
+		return x.RequestsHeard
+	}
+	return 0
 }
 
 // Opened says that the subscription is registered, and under which terms.
@@ -3430,7 +3440,7 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\fmax_attempts\x18\n" +
 	" \x01(\rR\vmaxAttempts\x12\x1f\n" +
 	"\vclient_name\x18\v \x01(\tR\n" +
-	"clientName\"\xbf\x02\n" +
+	"clientName\"\xe6\x02\n" +
 	"\x11SubscribeResponse\x122\n" +
 	"\bmessages\x18\x01 \x03(\v2\x16.tinybroker.v1.MessageR\bmessages\x12%\n" +
 	"\x0efirst_sequence\x18\x02 \x01(\x04R\rfirstSequence\x12\x18\n" +
@@ -3438,7 +3448,8 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\x0edropped_before\x18\x04 \x01(\x04R\rdroppedBefore\x12-\n" +
 	"\x06opened\x18\x05 \x01(\v2\x15.tinybroker.v1.OpenedR\x06opened\x12-\n" +
 	"\x06closed\x18\x06 \x01(\v2\x15.tinybroker.v1.ClosedR\x06closed\x120\n" +
-	"\alagging\x18\a \x01(\v2\x16.tinybroker.v1.LaggingR\alagging\"\xef\x03\n" +
+	"\alagging\x18\a \x01(\v2\x16.tinybroker.v1.LaggingR\alagging\x12%\n" +
+	"\x0erequests_heard\x18\b \x01(\x04R\rrequestsHeard\"\xef\x03\n" +
 	"\x06Opened\x12'\n" +
 	"\x0fsubscription_id\x18\x01 \x01(\tR\x0esubscriptionId\x12\"\n" +
 	"\rbroker_run_id\x18\x02 \x01(\tR\vbrokerRunId\x12\x1a\n" +
