@@ -94,7 +94,7 @@ func (m *soakMember) handle(d *rpc.Delivery, rng *rand.Rand) error {
 		return &rpc.NackError{Nack: core.Nack{Action: core.NackReject, Reason: "poison"}}
 	}
 	storm := !m.s.atRest.Load()
-	if m.fickle && storm && d.Attempt < 3 && rng.IntN(40) == 0 {
+	if m.fickle && storm && d.Attempt < 3 && rng.IntN(15) == 0 {
 		delay := 50 * time.Millisecond
 		return &rpc.NackError{Nack: core.Nack{Action: core.NackRetry, Delay: &delay}}
 	}
