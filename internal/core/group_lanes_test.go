@@ -109,3 +109,24 @@ func TestAMemberWithPatternsOfItsOwnJoinsAtOnce(t *testing.T) {
 		t.Errorf("a join takes %v among 1000 lanes without members, %v among 50", many, few)
 	}
 }
+
+// TestAKeyMovesWhole: who takes over the first message of a key is given those behind it while it holds that one, also what comes later.
+func TestAKeyMovesWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		hung := join(t, b, JoinOptions{Patterns: []string{"t.*"}, MaxInFlight: 2})
+		for i := range 5 {
+			publish(t, b, post{"t.a", fmt.Sprint(i), "k"})
+		}
+		takeEverything(hung)
+		good := join(t, b, JoinOptions{Patterns: []string{"t.*", "u"}})
+		if got, _ := takeEverything(good); len(got) > 0 {
+			t.Fatalf("%q are at one member, while another holds the key", got)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		publish(t, b, post{"t.a", "5", "k"})
+		got, _ := takeEverything(good)
+		wantPayloads(t, got, []string{"0", "1", "2", "3", "4", "5"})
+	})
+}
