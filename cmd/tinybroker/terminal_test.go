@@ -292,7 +292,7 @@ func TestProgressFollowsTheWindow(t *testing.T) {
 		{12, "0123456789abcdef", "01234567..."},
 		{12, "012", "012"},
 		{40, strings.Repeat("x", 39), strings.Repeat("x", 39)},
-		{20, "0123", "0123"},
+		{20, "abcd", "abcd"},
 		{4, "0123456", "012"},
 		{1, "0123456", ""},
 		{0, strings.Repeat("y", 100), strings.Repeat("y", 76) + "..."},
