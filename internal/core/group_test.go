@@ -1045,6 +1045,47 @@ func TestWhatWasBehindAFailedMessageComesBeforeWhatIsNew(t *testing.T) {
 	wantNext("7")
 }
 
+// One fails among messages that come for the second time. Those that are still to come for the second time do not overtake what the member is about to
+// give back for it.
+func TestWhatComesAgainDoesNotOvertakeWhatGoesBackAgain(t *testing.T) {
+	b := newBroker(t, nil)
+	m := join(t, b, JoinOptions{})
+	for i := range 6 {
+		publish(t, b, post{"t", fmt.Sprint(i + 1), "k"})
+	}
+	takeEverything(m)
+	next := func(want string) {
+		t.Helper()
+		var d Delivery
+		got := ""
+		if m.Take(&d, 1) {
+			got = strings.Join(records(&d), " ")
+			m.Settle(&d, true)
+		}
+		if got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	atOnce := time.Duration(0)
+	m.Nack(Nack{Delay: &atOnce}, SequenceRange{1, 1})
+	m.Nack(Nack{Action: NackRelease}, SequenceRange{2, 5}) // 6 is still on its way back
+	next("1")
+	next("2")
+	next("3")
+	m.Ack(SequenceRange{7, 7})
+	m.Nack(Nack{Delay: &atOnce}, SequenceRange{8, 8}) // 2 fails, and 3 goes back as soon as the member comes to it
+	next("2")
+	next("")
+	m.Nack(Nack{Action: NackRelease}, SequenceRange{9, 9})
+	next("3")
+	next("4")
+	next("5")
+	m.Nack(Nack{Action: NackRelease}, SequenceRange{6, 6})
+	next("6")
+	m.Ack(SequenceRange{10, 14})
+	wantBooks(t, b, 6, 0, 0)
+}
+
 // A key that never runs dry takes its turn like everybody else.
 func TestABusyKeyDoesNotHoldUpTheRest(t *testing.T) {
 	b := newBroker(t, nil)

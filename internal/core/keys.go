@@ -12,6 +12,7 @@ type keyState struct {
 	held     bool          // the holder has been told that more is waiting
 	newest   uint64        // order of the newest message that was given since the key was last idle or changed hands
 	rewound  bool          // one came back while others were in flight: until none is, nothing newer is given
+	failedAt uint64        // the holder's last delivery number when one failed while others were in flight; 0: none has, since the key was last idle
 	lane     *lane         // of the last message that came
 }
 
@@ -78,16 +79,32 @@ func (st *keyState) idle() bool { return st.inFlight == 0 && !st.inLane && st.wa
 
 // next returns the first waiting message if the holder may have it now. One that is late gets no more of the key: when what it has
 // is back, another may have all of it. Where one message came back, the holder may be about to give back those behind it that it has; what it has never had must not
-// overtake them.
+// overtake them, and neither must what it had and has given back, where one before it has failed again.
 func (st *keyState) next(m *Member) *parcel {
 	if st.holder != m || st.waiting.len == 0 || m.late {
 		return nil
 	}
 	p := *st.waiting.front()
-	if p.lane != m.lane || !p.due.IsZero() || st.rewound && p.order > st.newest {
+	if p.lane != m.lane || !p.due.IsZero() || st.rewound && p.order > st.newest || st.mayComeBack(p) {
 		return nil
 	}
 	return p
+}
+
+// mayComeBack reports whether the holder may be about to give back messages before p: those that it had when one failed that was before them.
+func (st *keyState) mayComeBack(p *parcel) bool {
+	if st.failedAt == 0 {
+		return false
+	}
+	for _, q := range st.holder.flights {
+		if q.first > st.failedAt {
+			break
+		}
+		if q.key == st && q.order < p.order {
+			return true
+		}
+	}
+	return false
 }
 
 // pop removes the first of the waiting messages.
@@ -138,7 +155,7 @@ func (g *group) settleKeyLocked(st *keyState) {
 		return
 	}
 	st.holder, st.held = nil, false
-	st.newest, st.rewound = 0, false
+	st.newest, st.rewound, st.failedAt = 0, false, 0
 	if st.inLane {
 		return
 	}

@@ -280,6 +280,9 @@ func (g *group) giveBackLocked(p *parcel, how giveBack) {
 	}
 	switch {
 	case p.key != nil:
+		if how.charge && p.key.inFlight > 0 {
+			p.key.failedAt = p.member.sequence
+		}
 		p.key.putBack(p)
 		g.settleKeyLocked(p.key)
 	case how.delay <= 0:
