@@ -185,7 +185,7 @@ func (g *soakGroup) judge(fates map[string]*soakFate, stops []soakStop) (faults 
 			if f.refused[n] || g.rejects && f.poison[n] || !g.takes(f.topic(n)) || len(by[message{name, n}]) > 0 {
 				continue
 			}
-			if excusedBy(stops, g.name, f.confirmedAt[n]) || g.none && unclean {
+			if excusedBy(stops, g.name, f.begunAt[n], f.confirmedAt[n]) || g.none && unclean {
 				g.lost++
 				continue
 			}
@@ -257,10 +257,11 @@ func (g *soakGroup) history(sender, key string, n int) string {
 	return strings.Join(all[max(0, at-12):min(len(all), at+6)], "")
 }
 
-// excusedBy reports whether a group need not have what the broker accepted then.
-func excusedBy(stops []soakStop, group string, at time.Time) bool {
+// excusedBy reports whether a group need not have what the broker accepted at some time between begun, when it was given to the publisher, and at,
+// when that was told: over a slow connection it is told late.
+func excusedBy(stops []soakStop, group string, begun, at time.Time) bool {
 	for _, s := range stops {
-		if !s.clean && at.After(s.at.Add(-soakLossWindow)) && at.Before(s.ended) || at.After(s.ended) && at.Before(s.back[group]) {
+		if !s.clean && at.After(s.at.Add(-soakLossWindow)) && at.Before(s.ended) || at.After(s.ended) && begun.Before(s.back[group]) {
 			return true
 		}
 	}

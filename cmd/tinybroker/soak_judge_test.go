@@ -14,9 +14,10 @@ func TestSoakJudges(t *testing.T) {
 	fate := func(change func(*soakFate)) map[string]*soakFate {
 		f := &soakFate{
 			name: "p", topic: func(int) string { return "soak.a" }, begun: 10, confirmed: 10,
-			refused: map[int]bool{}, poison: map[int]bool{}, confirmedAt: map[int]time.Time{},
+			refused: map[int]bool{}, poison: map[int]bool{}, begunAt: map[int]time.Time{}, confirmedAt: map[int]time.Time{},
 		}
 		for n := 1; n <= 10; n++ {
+			f.begunAt[n] = began.Add(time.Duration(n)*time.Second - 100*time.Millisecond)
 			f.confirmedAt[n] = began.Add(time.Duration(n) * time.Second)
 		}
 		if change != nil {
@@ -94,6 +95,9 @@ func TestSoakJudges(t *testing.T) {
 		"lost by an end in order": {handled: handled(all[:7]...), stops: []soakStop{{at: began.Add(11 * time.Second), ended: began.Add(11 * time.Second), clean: true}}, want: "p 8 was accepted"},
 		"published before the group is back": {handled: handled(1, 2, 3, 4, 7, 8, 9, 10), stops: []soakStop{{
 			at: began.Add(4500 * time.Millisecond), ended: began.Add(4500 * time.Millisecond), clean: true, back: map[string]time.Time{"g": began.Add(6500 * time.Millisecond)},
+		}}},
+		"published before it, told after it": {handled: handled(1, 2, 3, 4, 6, 7, 8, 9, 10), stops: []soakStop{{
+			at: began.Add(4500 * time.Millisecond), ended: began.Add(4500 * time.Millisecond), clean: true, back: map[string]time.Time{"g": began.Add(4950 * time.Millisecond)},
 		}}},
 		"twice":                             {handled: append(handled(all...), by(m2, 10)), want: "p 10 was handled again and again"},
 		"again after a crash":               {handled: append([]soakHandling{by(crashed, 1)}, handled(all...)...)},

@@ -24,6 +24,7 @@ type soakSender struct {
 	refused     map[int]bool
 	doubt       []soakSpan // sent, or possibly sent, more than once
 	poison      map[int]bool
+	begunAt     map[int]time.Time
 	confirmedAt map[int]time.Time
 	gone        bool // killed: what is unconfirmed may have been sent or not
 }
@@ -31,7 +32,7 @@ type soakSender struct {
 type soakSpan struct{ first, last int }
 
 func newSoakSender(name string, topic func(n int) string) *soakSender {
-	return &soakSender{name: name, topic: topic, refused: map[int]bool{}, poison: map[int]bool{}, confirmedAt: map[int]time.Time{}}
+	return &soakSender{name: name, topic: topic, refused: map[int]bool{}, poison: map[int]bool{}, begunAt: map[int]time.Time{}, confirmedAt: map[int]time.Time{}}
 }
 
 // next is the number to send next.
@@ -39,6 +40,7 @@ func (s *soakSender) next() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun++
+	s.begunAt[s.begun] = time.Now()
 	return s.begun
 }
 
@@ -90,6 +92,7 @@ func (s *soakSender) closeRound() {
 	s.doubt = nil
 	clear(s.refused)
 	clear(s.poison)
+	clear(s.begunAt)
 	clear(s.confirmedAt)
 }
 
@@ -103,6 +106,7 @@ type soakFate struct {
 	refused     map[int]bool
 	poison      map[int]bool
 	doubt       []soakSpan
+	begunAt     map[int]time.Time
 	confirmedAt map[int]time.Time
 	gone        bool
 }
@@ -110,7 +114,7 @@ type soakFate struct {
 func (s *soakSender) fate() *soakFate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &soakFate{s.name, s.topic, s.base, s.begun, s.confirmed, s.refused, s.poison, s.doubt, s.confirmedAt, s.gone}
+	return &soakFate{s.name, s.topic, s.base, s.begun, s.confirmed, s.refused, s.poison, s.doubt, s.begunAt, s.confirmedAt, s.gone}
 }
 
 // doubtful reports whether n may have been sent twice.

@@ -66,7 +66,7 @@ func (l *soakLetters) judge(g *soakGroup, fates map[string]*soakFate, stops []so
 	}
 	for name, f := range fates {
 		for n := range f.poison {
-			if n > f.confirmed || f.refused[n] || !g.takes(f.topic(n)) || excusedBy(stops, g.name, f.confirmedAt[n]) {
+			if n > f.confirmed || f.refused[n] || !g.takes(f.topic(n)) || excusedBy(stops, g.name, f.begunAt[n], f.confirmedAt[n]) {
 				continue
 			}
 			if got[soakMark{name, n}] == 0 && len(stops) == 0 {
