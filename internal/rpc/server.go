@@ -32,6 +32,10 @@ const (
 	// minPingInterval is how often a client may ping; one that does so more often is cut off.
 	minPingInterval = 5 * time.Second
 
+	// streamWorkers is how many goroutines wait for calls. One that is made for a call begins with a small stack, which grows, and is copied,
+	// several times on the way to the handler. Calls that last take workers away; when all are taken, each call has a goroutine of its own.
+	streamWorkers = 32
+
 	// maxStreams bounds the calls of one connection.
 	maxStreams = 5000
 	// maxHeaderBytes bounds a call's metadata.
@@ -188,6 +192,7 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: t.ping, Timeout: t.pongTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: t.minPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StreamInterceptor(s.guardStream),
 		grpc.UnaryInterceptor(refuseUnary),
 	}
