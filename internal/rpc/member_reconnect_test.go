@@ -275,9 +275,8 @@ func TestOneGoroutineAMember(t *testing.T) {
 	before := runtime.NumGoroutine()
 	site.sendNumbered(t, 0, 1000)
 	eventually(t, "all are in flight", func() bool { return groupBooks(t, site.broker, "g").InFlight == 1000 })
-	if after := runtime.NumGoroutine(); after > before {
-		t.Errorf("%d goroutines with 1000 messages in flight, %d without", after, before)
-	}
+	// Those that have published them may take a moment to end.
+	eventually(t, "there are no more goroutines than without", func() bool { return runtime.NumGoroutine() <= before })
 	close(release)
 	eventually(t, "all are acknowledged", func() bool { return groupBooks(t, site.broker, "g").Acked == 1000 })
 }
