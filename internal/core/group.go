@@ -154,6 +154,9 @@ func laneName(patterns *PatternSet, may *Permission) string {
 // rights implements interest.
 func (l *lane) rights() *Permission { return l.may }
 
+// matches reports whether messages on a topic are for the lane.
+func (l *lane) matches(topic string) bool { return l.patterns.Match(topic) && l.may.Match(topic) }
+
 // addTo implements interest: all lanes of one group are one receiver.
 func (l *lane) addTo(receivers []receiver, groups groupRoutes) []receiver {
 	if r := groups[l.group]; r != nil {
@@ -259,9 +262,7 @@ func (g *group) dropOldestLocked(n int) bool {
 	}
 	l := oldest.lane
 	g.loseLocked(DropOldest, l.takeOut(oldest, max(1, int(g.waiting())+n-int(g.capacity))))
-	if l.drainer != nil && l.suspects.Len() == 0 {
-		l.undrain() // that was what it was waiting for
-	}
+	l.undrainIfDone()
 	l.help(fewLooks)
 	return true
 }

@@ -137,7 +137,7 @@ func (g *group) heir(l *lane, heirs []*lane) func(record []byte) *lane {
 	return func(record []byte) *lane {
 		topic := string(g.encoding.Topic(record))
 		for _, h := range heirs {
-			if h.patterns.Match(topic) && h.may.Match(topic) {
+			if h.matches(topic) {
 				return h
 			}
 		}

@@ -224,6 +224,13 @@ func (m *Member) waitsFor(o *Member) bool {
 // shortQueue is how many messages are so few that members without acks take turns. With more, each takes its part as often as it comes.
 const shortQueue = 64
 
+// undrainIfDone is undrain where no suspect is left: what the member was waiting for has been dropped, or is elsewhere.
+func (l *lane) undrainIfDone() {
+	if l.drainer != nil && l.suspects.Len() == 0 {
+		l.undrain()
+	}
+}
+
 // undrain lets the member go on that has taken nothing to be ready for a suspect.
 func (l *lane) undrain() {
 	m := l.drainer

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// When memory is full, members of groups let go of large frames of which they have little in flight. A publisher with patience waits. Then the broadcast subscriptions that hold what they do not take are
-// evicted, or lose their queues if their policy is to drop, until the batch fits; and only where that cannot help is it refused.
+// When memory is full, members of groups let go of large frames of which they have little in flight. A publisher with patience
+// waits. Then the broadcast subscriptions that hold what they do not take are evicted, or lose their queues if their policy is to drop,
+// until the batch fits; and only where that cannot help is it refused.
 
 // idleHolder is how long a subscription must have taken nothing, though there was something, before it may be evicted for the memory
 // it holds. It is what any subscription may take to be busy, see frameGrace.

@@ -130,9 +130,7 @@ func (g *group) relieveLocked(l *lane, takers []taker, looks int) int {
 			l.putBack(p)
 		}
 	}
-	if l.drainer != nil && l.suspects.Len() == 0 {
-		l.undrain() // what it was waiting for is elsewhere
-	}
+	l.undrainIfDone()
 	return r.looks
 }
 
@@ -163,7 +161,7 @@ func (r *relief) takerOf(record []byte) (best *taker) {
 		r.topic, r.fit = topic, r.fit[:0]
 		name := string(topic)
 		for i := range r.takers {
-			if t := &r.takers[i]; t.room > 0 && t.patterns.Match(name) && t.may.Match(name) {
+			if t := &r.takers[i]; t.room > 0 && t.matches(name) {
 				r.fit = append(r.fit, t)
 			}
 		}
@@ -190,7 +188,7 @@ func (g *group) moveLocked(p *parcel, to *lane) {
 	}
 	for i := range min(st.waiting.len, fewLooks) {
 		next := *st.waiting.at(i)
-		if topic := string(g.encoding.Topic(next.data())); next.lane == from && to.patterns.Match(topic) && to.may.Match(topic) {
+		if topic := string(g.encoding.Topic(next.data())); next.lane == from && to.matches(topic) {
 			next.lane = to
 		}
 	}
