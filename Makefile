@@ -115,12 +115,7 @@ cover: ## coverage of all packages by all tests
 	$(GO) tool cover -func=$(BIN)/cover.out | tail -n 1
 
 fuzz: ## every fuzz target for FUZZTIME
-	@for package in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-			echo "$$package $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
-		done; \
-	done
+	GO='$(GO)' .ci/fuzz $(FUZZTIME)
 
 # What archives and packages hold beside the program, the same for all platforms.
 release-files:
