@@ -83,11 +83,12 @@ func (r *retrial) run(ctx context.Context, err error, open func(context.Context)
 	}
 }
 
-// openFirst opens a stream for the first time. A client that waits for its broker tries again when the connection is lost just then.
+// openFirst opens a stream for the first time. A client that waits for its broker tries again when the connection is lost just then, and when the
+// broker that it has reached is going away.
 func (c *Client) openFirst(ctx context.Context, open func(wait bool) error) error {
 	var gaps pauses
 	err := open(false)
-	for c.options.Wait && connectionLost(err) && ctx.Err() == nil {
+	for c.options.Wait && status.Code(err) == codes.Unavailable && ctx.Err() == nil {
 		if cause := sleep(ctx, gaps.afterLoss()); cause != nil {
 			return cause
 		}

@@ -124,39 +124,53 @@ func TestLongOutage(t *testing.T) {
 	})
 }
 
-// TestWaitForTheFirstStream: a client that waits for its broker also does when the connection is lost before there is a stream.
+// TestWaitForTheFirstStream: a client that waits for its broker also does when the connection is lost before there is a stream, or when the broker
+// that is there is going away.
 func TestWaitForTheFirstStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		site := newSite(t, nil)
-		hasty := site.client(t, nil)
-		patient := site.client(t, func(o *ClientOptions) { o.Wait = true })
-		site.kill(t)
-		if err := hasty.Subscribe(t.Context(), SubscribeOptions{Patterns: []string{"a"}}, nil); err == nil {
-			t.Error("subscribed without a broker")
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := patient.Subscribe(ctx, SubscribeOptions{Patterns: []string{"a"}}, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("waiting in vain: %v", err)
-		}
-		time.AfterFunc(time.Minute, func() { site.start(t) })
-		publisher := make(chan *Publisher, 1)
-		go func() {
-			p, err := patient.Publisher(t.Context(), PublisherOptions{})
-			if err != nil {
-				t.Error(err)
-			}
-			publisher <- p
-		}()
-		s := subscribe(t, patient, SubscribeOptions{Patterns: []string{"a"}})
-		if p := <-publisher; p != nil {
-			if _, err := p.Publish(t.Context(), &core.Message{Topic: "a", Payload: []byte("x")}); err != nil {
-				t.Error(err)
-			}
-			s.take(t, 1)
-			if err := p.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	for name, leave := range map[string]func(*testing.T, *testSite){
+		"killed":   func(t *testing.T, site *testSite) { site.kill(t) },
+		"draining": func(_ *testing.T, site *testSite) { site.broker.Drain() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				site := newSite(t, nil)
+				hasty := site.client(t, nil)
+				patient := site.client(t, func(o *ClientOptions) { o.Wait = true })
+				leave(t, site)
+				if err := hasty.Subscribe(t.Context(), SubscribeOptions{Patterns: []string{"a"}}, nil); err == nil {
+					t.Error("subscribed without a broker")
+				}
+				if _, err := hasty.Publisher(t.Context(), PublisherOptions{}); err == nil {
+					t.Error("may publish without a broker")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := patient.Subscribe(ctx, SubscribeOptions{Patterns: []string{"a"}}, nil); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("waiting in vain: %v", err)
+				}
+				time.AfterFunc(time.Minute, func() {
+					site.kill(t)
+					site.start(t)
+				})
+				publisher := make(chan *Publisher, 1)
+				go func() {
+					p, err := patient.Publisher(t.Context(), PublisherOptions{})
+					if err != nil {
+						t.Error(err)
+					}
+					publisher <- p
+				}()
+				s := subscribe(t, patient, SubscribeOptions{Patterns: []string{"a"}})
+				if p := <-publisher; p != nil {
+					if _, err := p.Publish(t.Context(), &core.Message{Topic: "a", Payload: []byte("x")}); err != nil {
+						t.Error(err)
+					}
+					s.take(t, 1)
+					if err := p.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
 }
