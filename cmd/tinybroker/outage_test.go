@@ -214,33 +214,54 @@ func TestReplacedSubscriber(t *testing.T) {
 	second.printed("y\n")
 }
 
+// What was dropped before a message is told with it, and what was dropped last, with nothing after it, when the broker goes away.
 func TestOverflowDropsAreTold(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, "--consumer-capacity", "10", "--consumer-capacity-bytes", "4KiB")
-	sub := b.sub([]string{"x", "--overflow", "drop-oldest", "--format", "{{printf \"%.5s\" .Payload}}"})
-	sub.signal(syscall.SIGSTOP)
-	var numbers strings.Builder
-	for n := range 20_000 {
-		fmt.Fprintf(&numbers, "%05d %s\n", n, strings.Repeat(".", 500))
+	for _, policy := range []string{"drop-oldest", "drop-newest"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			b := startBroker(t, "--consumer-capacity", "10", "--consumer-capacity-bytes", "4KiB")
+			sub := b.sub([]string{"x", "--overflow", policy, "--format", "{{printf \"%.5s\" .Payload}}"})
+			sub.signal(syscall.SIGSTOP)
+			var numbers strings.Builder
+			for n := range 20_000 {
+				fmt.Fprintf(&numbers, "%05d %s\n", n, strings.Repeat(".", 500))
+			}
+			b.pub(numbers.String(), "x", "--max-wait", "0")
+			sub.signal(syscall.SIGCONT)
+			if policy == "drop-oldest" {
+				eventually(t, "the newest message comes", func() bool { return strings.HasSuffix(sub.stdout.String(), "19999\n") })
+			}
+			b.signal(syscall.SIGTERM)
+			b.ended(exitOK)
+			sub.says("connection lost")
+			sub.signal(syscall.SIGTERM)
+			sub.ended(128 + int(syscall.SIGTERM))
+			told, lines := droppedByBroker(t, sub)
+			came := strings.Fields(sub.stdout.String())
+			if len(came)+told != 20_000 || lines > 5 {
+				t.Errorf("%d came and %d were dropped, of 20000; told in %d lines", len(came), told, lines)
+			}
+			if policy == "drop-newest" && slices.Contains(came, "19999") {
+				t.Error("nothing was dropped at the end, so this has shown nothing")
+			}
+			if text := sub.stderr.String(); !strings.Contains(text, "falling behind") || strings.Contains(text, "evict") {
+				t.Errorf("%q", text)
+			}
+		})
 	}
-	b.pub(numbers.String(), "x", "--max-wait", "0")
-	sub.signal(syscall.SIGCONT)
-	eventually(t, "the newest message comes", func() bool { return strings.HasSuffix(sub.stdout.String(), "19999\n") })
-	sub.signal(syscall.SIGTERM)
-	sub.ended(128 + int(syscall.SIGTERM))
-	sum := 0
-	lines := regexp.MustCompile(`(?m)^dropped by broker: ([\d,]+) messages?, the queue was full$`).FindAllStringSubmatch(sub.stderr.String(), -1)
-	for _, line := range lines {
+}
+
+// droppedByBroker adds up what a sub has told of dropped messages.
+func droppedByBroker(t *testing.T, sub *process) (sum, lines int) {
+	t.Helper()
+	told := regexp.MustCompile(`(?m)^dropped by broker: ([\d,]+) messages?, the queue was full$`).FindAllStringSubmatch(sub.stderr.String(), -1)
+	for _, line := range told {
 		n, err := strconv.Atoi(strings.ReplaceAll(line[1], ",", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		sum += n
 	}
-	if got := len(strings.Fields(sub.stdout.String())); got+sum != 20_000 || len(lines) > 5 {
-		t.Errorf("%d came and %d were dropped, of 20000; told in %d lines", got, sum, len(lines))
-	}
-	if told := sub.stderr.String(); !strings.Contains(told, "falling behind") || strings.Contains(told, "evict") {
-		t.Errorf("%q", told)
-	}
+	return sum, len(told)
 }

@@ -110,7 +110,7 @@ func (s *subSession) request() rpc.SubscribeOptions {
 		ID: s.o.id, Patterns: s.o.patterns, ClientName: s.o.clientName,
 		Overflow: overflowPolicies[s.o.overflow], Capacity: s.o.capacity,
 		NoResubscribe: s.o.exitOnEvict,
-		OnOpened:      s.opened, OnLagging: s.lagging, OnEnded: s.ended, OnGap: s.gap,
+		OnOpened:      s.opened, OnLagging: s.lagging, OnEnded: s.ended, OnDropped: s.dropped.add, OnGap: s.gap,
 	}
 	if s.o.group != "" {
 		s.o.askGroup(&r)

@@ -225,6 +225,53 @@ func TestDropNewestTellsWithTheNextMessage(t *testing.T) {
 	s.Settle(&d, true)
 }
 
+// What an overflow policy dropped is told at the end, if no delivery has told it before.
+func TestTheEndTellsWhatWasDropped(t *testing.T) {
+	for _, test := range []struct {
+		overflow                          OverflowPolicy
+		end                               func(*Subscription)
+		take, written                     bool
+		told, dropped, lost, lastSequence uint64
+	}{
+		{OverflowDropNewest, (*Subscription).Leave, false, false, 0, 3, 2, 0},
+		{OverflowDropNewest, (*Subscription).Revoke, true, true, 0, 3, 0, 2},
+		{OverflowDropNewest, (*Subscription).Leave, true, false, 0, 3, 2, 0},
+		{OverflowDropNewest, (*Subscription).drain, true, true, 0, 3, 0, 2},
+		{OverflowDropOldest, (*Subscription).Leave, false, false, 0, 3, 2, 0},
+		{OverflowDropOldest, (*Subscription).Leave, true, true, 3, 0, 0, 2},
+		{OverflowDropOldest, (*Subscription).Leave, true, false, 3, 3, 2, 0},
+	} {
+		b := newBroker(t, nil)
+		s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}, Capacity: 2, Overflow: test.overflow})
+		publish(t, b, numbered("t", 0, 5)...)
+		var d Delivery
+		if test.take {
+			s.Take(&d, 1<<20)
+		}
+		told := d.DroppedBefore
+		test.end(s)
+		s.Settle(&d, test.written)
+		if e := s.Ending(); told != test.told || e.Dropped != test.dropped || e.Lost != test.lost || e.LastSequence != test.lastSequence {
+			t.Errorf("%+v: told %d, then %+v", test, told, e)
+		}
+	}
+}
+
+// A drop between two messages in the queue, which goes with it.
+func TestTheEndTellsWhatWasDroppedInTheMiddle(t *testing.T) {
+	b := newBroker(t, nil)
+	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}, Capacity: 2, Overflow: OverflowDropNewest})
+	publish(t, b, numbered("t", 0, 5)...) // 0 and 1 are queued, three are dropped
+	var d Delivery
+	s.Take(&d, 1) // 0
+	s.Settle(&d, true)
+	publish(t, b, numbered("t", 5, 3)...) // 5 is queued, two are dropped
+	s.Close()
+	if e := s.Ending(); e.Dropped != 5 || e.Lost != 2 || e.LastSequence != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
 // A queue entry has 32 bits for what was dropped before it; a frozen subscription gets there within hours.
 func TestDropsAreCountedBeyond32Bits(t *testing.T) {
 	b := newBroker(t, nil)

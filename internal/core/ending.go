@@ -50,6 +50,8 @@ type Ending struct {
 	Reason EndReason
 	// Lost is how many messages meant for the subscription were dropped at its end.
 	Lost uint64
+	// Dropped is how many messages the overflow policy dropped of which no delivery tells; they are not in Lost.
+	Dropped uint64
 	// Queued is how many of those waited in its queue, and QueuedBytes their size; for a member 0: they are its group's.
 	Queued      int
 	QueuedBytes int64

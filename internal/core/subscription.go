@@ -217,7 +217,7 @@ func (s *Subscription) warnLocked(queued, bytes int64) *Lagging {
 }
 
 // Settle says what became of a delivery: written to the stream, or lost with it. The delivery's pieces are not to be used
-// any more. A lost one counts in the subscription's Ending.
+// any more. A lost one counts in the subscription's Ending, and so does what was dropped before it.
 func (s *Subscription) Settle(d *Delivery, written bool) {
 	if d.Count == 0 {
 		return
@@ -227,22 +227,23 @@ func (s *Subscription) Settle(d *Delivery, written bool) {
 		s.broker.counters.deliveredBytes.Add(uint64(d.Bytes))
 		s.broker.observeLatency(d)
 	} else {
-		s.amendEnding(d.Count)
+		s.amendEnding(d)
 	}
 	d.reset()
 }
 
 // amendEnding counts a delivery that was under way when the subscription ended, and never arrived, as lost with it.
-func (s *Subscription) amendEnding(n int) {
+func (s *Subscription) amendEnding(d *Delivery) {
 	s.mu.Lock()
-	s.sequence -= uint64(n)
+	s.sequence -= uint64(d.Count)
 	if s.ended {
-		s.ending.Lost += uint64(n)
+		s.ending.Lost += uint64(d.Count)
+		s.ending.Dropped += d.DroppedBefore
 		s.ending.LastSequence = s.sequence
 	}
 	ending := s.ending
 	s.mu.Unlock()
-	s.broker.counters.drop(dropWith(ending.Reason), n)
+	s.broker.counters.drop(dropWith(ending.Reason), d.Count)
 	if ending.Reason == EndEvicted || ending.Reason == EndStalled {
 		s.broker.amend(s.id, ending)
 	}
@@ -301,9 +302,11 @@ func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 	}
 	s.ended = true
 	queued, bytes := 0, int64(0)
+	dropped := s.droppedFront + s.droppedBack
 	for s.queue.len > 0 {
 		e := s.queue.pop()
 		queued += int(e.n)
+		dropped += uint64(e.before)
 		bytes += e.size()
 		e.frame.release()
 	}
@@ -314,6 +317,7 @@ func (s *Subscription) endLocked(reason EndReason, text string, extra int) {
 	s.ending = Ending{
 		Reason:       reason,
 		Lost:         lost,
+		Dropped:      dropped,
 		Queued:       queued,
 		QueuedBytes:  bytes,
 		Text:         text,

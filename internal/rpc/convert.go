@@ -91,6 +91,7 @@ func closedToProto(e core.Ending) *tinybrokerv1.Closed {
 	return &tinybrokerv1.Closed{
 		Reason:       closeReason(e.Reason),
 		Lost:         e.Lost,
+		Dropped:      e.Dropped,
 		Text:         e.Text,
 		LastSequence: e.LastSequence,
 		Lived:        durationpb.New(e.Lived),

@@ -15,6 +15,7 @@ type sender struct {
 	stream grpc.ServerStream
 	// underWay is how many messages are in the frame being written, or givenUp.
 	underWay atomic.Int64
+	dropped  atomic.Uint64 // by the overflow policy, just before the frame under way
 	pending  *pendingFrames
 
 	turn sync.Mutex    // held by whoever is sending
@@ -90,6 +91,7 @@ func (s *sender) sendDirect(sub *core.Subscription) (done bool) {
 // learns of.
 func (s *sender) send(d *core.Delivery) error {
 	n := int64(d.Count)
+	s.dropped.Store(d.DroppedBefore)
 	given := !s.underWay.CompareAndSwap(0, n)
 	err := s.pending.await(s.stream.Context())
 	if err == nil {
@@ -100,5 +102,12 @@ func (s *sender) send(d *core.Delivery) error {
 	return err
 }
 
-// giveUp tells how many messages are being written, for the last time: they count as lost, and so does everything taken later.
-func (s *sender) giveUp() int64 { return max(0, s.underWay.Swap(givenUp)) }
+// giveUp tells how many messages are being written, and how many were dropped just before them, for the last time: the former count as lost,
+// and so does everything taken later.
+func (s *sender) giveUp() (underWay int64, dropped uint64) {
+	underWay = max(0, s.underWay.Swap(givenUp))
+	if underWay > 0 {
+		dropped = s.dropped.Load()
+	}
+	return underWay, dropped
+}

@@ -2,9 +2,14 @@ package rpc
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -53,6 +58,45 @@ func TestDropPolicies(t *testing.T) {
 				t.Errorf("told of %d dropped messages, counted %d, then %+v", told, dropped, st)
 			}
 		})
+	}
+}
+
+// TestTheLastDropsAreTold: nothing comes after them, so the end tells them; as the last frame, and in the trailers.
+func TestTheLastDropsAreTold(t *testing.T) {
+	station := newStation(t, nil)
+	stub := station.stub(t)
+	sub := open(t, station.stub(t, frozenOptions()...), &tinybrokerv1.OpenSubscription{
+		TopicPatterns: []string{"d"}, Capacity: 20, Overflow: tinybrokerv1.OverflowPolicy_OVERFLOW_POLICY_DROP_NEWEST,
+	})
+	const n = 200
+	for i := range uint64(n) {
+		publishOne(t, stub, "d", numbered(i, 16<<10))
+	}
+	dropped := station.broker.Stats().Dropped
+	ended := make(chan error, 1)
+	go func() { ended <- station.server.Shutdown(within(t, 10*time.Second)) }()
+	read, told := uint64(0), uint64(0)
+	var closed *tinybrokerv1.Closed
+	for closed == nil {
+		r, err := sub.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read += uint64(len(r.GetMessages()))
+		told += r.GetDroppedBefore()
+		closed = r.GetClosed()
+	}
+	if told += closed.GetDropped(); dropped == 0 || told != dropped || read+dropped != n || closed.GetLost() != 0 || closed.GetLastSequence() != read {
+		t.Errorf("%d messages came, %d were dropped, told of %d: %v", read, dropped, told, closed)
+	}
+	if _, err := sub.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("then: %v", err)
+	}
+	if got := sub.Trailer().Get(closeDroppedTrailer); !slices.Equal(got, []string{strconv.FormatUint(closed.GetDropped(), 10)}) {
+		t.Errorf("trailer %q, closed: %v", got, closed)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

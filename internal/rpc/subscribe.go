@@ -20,8 +20,9 @@ import (
 // The trailers of a subscription that the broker ended. They repeat the `closed` frame, for a client that did not
 // read on in time for that frame to be written.
 const (
-	closeReasonTrailer = "tinybroker-close-reason"
-	closeLostTrailer   = "tinybroker-close-lost"
+	closeReasonTrailer  = "tinybroker-close-reason"
+	closeLostTrailer    = "tinybroker-close-lost"
+	closeDroppedTrailer = "tinybroker-close-dropped"
 )
 
 type subscribeStream = grpc.BidiStreamingServer[tinybrokerv1.SubscribeRequest, tinybrokerv1.SubscribeResponse]
@@ -233,7 +234,7 @@ func (s *brokerService) awaitLastFrame(ctx context.Context, sent <-chan error) e
 
 // closed ends the stream of an ended subscription.
 func closed(stream subscribeStream, sub consumer, sender *sender) error {
-	underWay := sender.giveUp()
+	underWay, dropped := sender.giveUp()
 	if _, isMember := sub.(*core.Member); isMember {
 		underWay = 0 // has gone back to the group
 	}
@@ -244,6 +245,7 @@ func closed(stream subscribeStream, sub consumer, sender *sender) error {
 	stream.SetTrailer(metadata.Pairs(
 		closeReasonTrailer, closeReason(ending.Reason).String(),
 		closeLostTrailer, strconv.FormatUint(ending.Lost+uint64(underWay), 10),
+		closeDroppedTrailer, strconv.FormatUint(ending.Dropped+dropped, 10),
 	))
 	switch ending.Reason {
 	case core.EndShuttingDown:

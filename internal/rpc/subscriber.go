@@ -183,6 +183,12 @@ func (s *subscriber) tellEnded(e core.Ending) {
 	}
 }
 
+func (s *subscriber) tellDropped(e core.Ending) {
+	if e.Dropped > 0 && s.options.OnDropped != nil {
+		s.options.OnDropped(e.Dropped)
+	}
+}
+
 // registered tells of a new stream.
 func (s *subscriber) registered(call *subscribeCall) {
 	opened := call.opened
@@ -209,6 +215,7 @@ func (s *subscriber) learnt(call *subscribeCall) error {
 		return nil
 	}
 	previous := endingFromProto(call.opened.GetPrevious())
+	s.tellDropped(previous)
 	if s.options.NoResubscribe {
 		return &core.EndedError{Ending: previous}
 	}

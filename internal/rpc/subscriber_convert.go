@@ -47,6 +47,7 @@ func endingFromProto(c *tinybrokerv1.Closed) core.Ending {
 	return core.Ending{
 		Reason:       endReason(c.GetReason()),
 		Lost:         c.GetLost(),
+		Dropped:      c.GetDropped(),
 		Text:         c.GetText(),
 		LastSequence: c.GetLastSequence(),
 		Lived:        c.GetLived().AsDuration(),

@@ -59,6 +59,9 @@ type SubscribeOptions struct {
 	OnLagging func(Lagging)
 	// OnEnded is told of an eviction, also of one that was learnt of only after a reconnect, before subscribing again.
 	OnEnded func(core.Ending)
+	// OnDropped is told how many messages the overflow policy dropped after the last delivery of a stream that the broker ended. What it dropped
+	// before a delivery, that delivery says.
+	OnDropped func(uint64)
 	// OnGap is told when the subscription is registered again after the connection was lost or it was evicted, after OnOpened.
 	OnGap func(Gap)
 }

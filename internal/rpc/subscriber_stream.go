@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -258,6 +259,9 @@ func (s *subscriber) ended(call *subscribeCall, closed *core.EndedError, err err
 	if closed == nil {
 		closed = endingFromTrailer(call)
 	}
+	if closed != nil {
+		s.tellDropped(closed.Ending)
+	}
 	if closed != nil && closed.Reason != core.EndShuttingDown {
 		return closed
 	}
@@ -272,8 +276,16 @@ func endingFromTrailer(call *subscribeCall) *core.EndedError {
 	}
 	reason := endReason(tinybrokerv1.CloseReason(tinybrokerv1.CloseReason_value[names[0]]))
 	e := core.Ending{Reason: reason, Text: reason.String(), LastSequence: call.last, Lived: time.Since(call.openedAt)}
-	if lost := trailer.Get(closeLostTrailer); len(lost) > 0 {
-		e.Lost, _ = strconv.ParseUint(lost[0], 10, 64) // 0 when the broker says nonsense
-	}
+	e.Lost = countFromTrailer(trailer, closeLostTrailer)
+	e.Dropped = countFromTrailer(trailer, closeDroppedTrailer)
 	return &core.EndedError{Ending: e}
+}
+
+// countFromTrailer returns 0 when the broker says nothing, or nonsense.
+func countFromTrailer(trailer metadata.MD, name string) uint64 {
+	var n uint64
+	if values := trailer.Get(name); len(values) > 0 {
+		n, _ = strconv.ParseUint(values[0], 10, 64)
+	}
+	return n
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -449,6 +450,62 @@ func TestLaggingIsTold(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || told != (Lagging{80, 800, 100}) {
 		t.Errorf("%v, told %+v", err, told)
+	}
+}
+
+// What was dropped at the end of a stream is told once, whether its last frame, its trailers or the next stream tell it.
+func TestTheLastDropsReachTheClient(t *testing.T) {
+	closed := &tinybrokerv1.Closed{Reason: stalled, Dropped: 7}
+	for name, streams := range map[string][]func(fakeSubscribeStream) error{
+		"in the last frame": {func(stream fakeSubscribeStream) error {
+			if err := sendOpened(stream, &tinybrokerv1.Opened{}); err != nil {
+				return err
+			}
+			stream.SetTrailer(metadata.Pairs(closeReasonTrailer, closed.GetReason().String(), closeDroppedTrailer, "7"))
+			return stream.Send(&tinybrokerv1.SubscribeResponse{Closed: closed})
+		}},
+		"in the trailers": {func(stream fakeSubscribeStream) error {
+			stream.SetTrailer(metadata.Pairs(closeReasonTrailer, closed.GetReason().String(), closeDroppedTrailer, "7"))
+			return sendOpened(stream, &tinybrokerv1.Opened{})
+		}},
+		"by the next stream": {func(stream fakeSubscribeStream) error {
+			if err := sendOpened(stream, &tinybrokerv1.Opened{}); err != nil {
+				return err
+			}
+			return status.Error(codes.Unavailable, "gone")
+		}, func(stream fakeSubscribeStream) error {
+			if err := sendOpened(stream, &tinybrokerv1.Opened{Previous: closed}); err != nil {
+				return err
+			}
+			return stream.Send(&tinybrokerv1.SubscribeResponse{Closed: &tinybrokerv1.Closed{Reason: kicked}})
+		}},
+		"by a broker that goes away": {func(stream fakeSubscribeStream) error {
+			if err := sendOpened(stream, &tinybrokerv1.Opened{}); err != nil {
+				return err
+			}
+			err := stream.Send(&tinybrokerv1.SubscribeResponse{Closed: &tinybrokerv1.Closed{
+				Reason: tinybrokerv1.CloseReason_CLOSE_REASON_SHUTTING_DOWN, Dropped: 7,
+			}})
+			return cmp.Or(err, status.Error(codes.Unavailable, "draining"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeBroker{subscribe: func(n int, _ *tinybrokerv1.OpenSubscription, stream fakeSubscribeStream) error {
+				if n <= len(streams) {
+					return streams[n-1](stream)
+				}
+				if err := sendOpened(stream, &tinybrokerv1.Opened{}); err != nil {
+					return err
+				}
+				return stream.Send(&tinybrokerv1.SubscribeResponse{Closed: &tinybrokerv1.Closed{Reason: kicked}})
+			}}
+			var told []uint64
+			options := SubscribeOptions{Patterns: []string{"a"}, OnDropped: func(n uint64) { told = append(told, n) }}
+			err := f.client(t, nil).Subscribe(within(t, 5*time.Second), options, func(*Delivery) error { return nil })
+			if ended, ok := errors.AsType[*core.EndedError](err); !ok || ended.Reason != core.EndKicked || !slices.Equal(told, []uint64{7}) {
+				t.Errorf("%v, told %v", err, told)
+			}
+		})
 	}
 }
 

@@ -1361,7 +1361,9 @@ type Closed struct {
 	// The delivery number of the last message written to the stream.
 	LastSequence uint64 `protobuf:"varint,4,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	// How long the subscription lived.
-	Lived         *durationpb.Duration `protobuf:"bytes,5,opt,name=lived,proto3" json:"lived,omitempty"`
+	Lived *durationpb.Duration `protobuf:"bytes,5,opt,name=lived,proto3" json:"lived,omitempty"`
+	// Broadcast only: how many messages the overflow policy dropped after the last message that was written to the stream. They are not in `lost`.
+	Dropped       uint64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1429,6 +1431,13 @@ func (x *Closed) GetLived() *durationpb.Duration {
 		return x.Lived
 	}
 	return nil
+}
+
+func (x *Closed) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
 }
 
 // Lagging warns that the queue is more than three quarters full.
@@ -3462,13 +3471,14 @@ const file_tinybroker_v1_tinybroker_proto_rawDesc = "" +
 	"\fack_deadline\x18\t \x01(\v2\x19.google.protobuf.DurationR\vackDeadline\x12!\n" +
 	"\fmax_attempts\x18\n" +
 	" \x01(\rR\vmaxAttempts\x121\n" +
-	"\bprevious\x18\v \x01(\v2\x15.tinybroker.v1.ClosedR\bprevious\"\xba\x01\n" +
+	"\bprevious\x18\v \x01(\v2\x15.tinybroker.v1.ClosedR\bprevious\"\xd4\x01\n" +
 	"\x06Closed\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.tinybroker.v1.CloseReasonR\x06reason\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12#\n" +
 	"\rlast_sequence\x18\x04 \x01(\x04R\flastSequence\x12/\n" +
-	"\x05lived\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05lived\"`\n" +
+	"\x05lived\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05lived\x12\x18\n" +
+	"\adropped\x18\x06 \x01(\x04R\adropped\"`\n" +
 	"\aLagging\x12\x16\n" +
 	"\x06queued\x18\x01 \x01(\x04R\x06queued\x12!\n" +
 	"\fqueued_bytes\x18\x02 \x01(\x04R\vqueuedBytes\x12\x1a\n" +

@@ -67,7 +67,7 @@ type BrokerServiceClient interface {
 	// request side may be half-closed after `open`; the subscription goes on.
 	//
 	// The stream ends with OK after a `closed` frame when the broker ends the subscription, and with UNAVAILABLE (DRAINING) when the
-	// broker goes away. The trailers "tinybroker-close-reason" and "tinybroker-close-lost" repeat reason and lost count, for a
+	// broker goes away. The trailers "tinybroker-close-reason", "tinybroker-close-lost" and "tinybroker-close-dropped" repeat the reason and the counts, for a
 	// subscriber that read on too late for the frame to be written. A connection on which an ended stream is not read is closed after half a minute.
 	// INVALID_ARGUMENT: PATTERN_INVALID, or PROTOCOL for a bad setting or a first request that is not `open`.
 	// FAILED_PRECONDITION: GROUP_CONFIG_MISMATCH. RESOURCE_EXHAUSTED: QUOTA, too many subscriptions.
@@ -151,7 +151,7 @@ type BrokerServiceServer interface {
 	// request side may be half-closed after `open`; the subscription goes on.
 	//
 	// The stream ends with OK after a `closed` frame when the broker ends the subscription, and with UNAVAILABLE (DRAINING) when the
-	// broker goes away. The trailers "tinybroker-close-reason" and "tinybroker-close-lost" repeat reason and lost count, for a
+	// broker goes away. The trailers "tinybroker-close-reason", "tinybroker-close-lost" and "tinybroker-close-dropped" repeat the reason and the counts, for a
 	// subscriber that read on too late for the frame to be written. A connection on which an ended stream is not read is closed after half a minute.
 	// INVALID_ARGUMENT: PATTERN_INVALID, or PROTOCOL for a bad setting or a first request that is not `open`.
 	// FAILED_PRECONDITION: GROUP_CONFIG_MISMATCH. RESOURCE_EXHAUSTED: QUOTA, too many subscriptions.
