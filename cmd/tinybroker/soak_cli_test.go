@@ -73,7 +73,7 @@ func (p *soakPrinter) start() {
 		"sub", "soak.**", "-s", p.address, "--id", p.id, "--client-name", name, "--wait",
 		"--format", soakRecord + name + "|{{.Seq}}|{{.Attempt}}|{{.Topic}}|{{.Key}}|{{.Payload}}",
 	}
-	p.process = start(p.s.t, append(args, p.args...), writing(p.file.write))
+	p.process = start(p.s.t, append(args, p.args...), writing(p.file.write), p.s.tls.process)
 	p.stopped = false
 }
 

@@ -79,7 +79,7 @@ func (s *soak) populatePublishers() {
 		s.running.Go(func() { p.run(s.ctx) })
 	}
 	stream := func(sender *soakSender, address string) soakWay {
-		way, err := newStreamWay(s.ctx, address, sender)
+		way, err := newStreamWay(s, address, sender)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func (s *soak) newCLI(p *soakPublisher) {
 }
 
 func (s *soak) dial(address string) *rpc.Client {
-	c, err := rpc.Dial(s.ctx, rpc.ClientOptions{Target: address})
+	c, err := rpc.Dial(s.ctx, s.tls.options(rpc.ClientOptions{Target: address}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -218,8 +218,7 @@ func (s *soak) damage() (back func()) {
 	case 13:
 		s.comeAndGo()
 	case 14:
-		s.count("reload (SIGHUP)")
-		s.b.signal(syscall.SIGHUP)
+		s.reload()
 	}
 	return nil
 }
@@ -344,7 +343,7 @@ func (s *soak) nonsense() {
 // comeAndGo opens subscriptions and leaves them in the lurch.
 func (s *soak) comeAndGo() {
 	s.count("subscriptions that come and go")
-	client, err := rpc.Dial(s.ctx, rpc.ClientOptions{Target: s.direct})
+	client, err := rpc.Dial(s.ctx, s.tls.options(rpc.ClientOptions{Target: s.direct}))
 	if err != nil {
 		return
 	}

@@ -114,16 +114,16 @@ type streamWay struct {
 }
 
 // newStreamWay opens a publisher at address whose n-th message is the sender's number n.
-func newStreamWay(ctx context.Context, address string, sender *soakSender) (*streamWay, error) {
-	client, err := rpc.Dial(ctx, rpc.ClientOptions{Target: address, OnConnection: func(e rpc.ConnectionEvent) {
+func newStreamWay(s *soak, address string, sender *soakSender) (*streamWay, error) {
+	client, err := rpc.Dial(s.ctx, s.tls.options(rpc.ClientOptions{Target: address, OnConnection: func(e rpc.ConnectionEvent) {
 		if e.Lost {
 			sender.doubtUnconfirmed()
 		}
-	}})
+	}}))
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := client.Publisher(ctx, rpc.PublisherOptions{MaxInFlight: 300, OnReceipt: func(r rpc.Receipt) {
+	publisher, err := client.Publisher(s.ctx, rpc.PublisherOptions{MaxInFlight: 300, OnReceipt: func(r rpc.Receipt) {
 		if r.Err != nil {
 			sender.refuse(int(r.First), int(r.Last))
 		}
@@ -164,7 +164,7 @@ func newCLIWay(s *soak, address string, sender *soakSender) *cliWay {
 	w.process = start(s.t, []string{
 		"pub", "-i", "json", "-o", "json", "-s", address, "--on-error", "continue", "--reconnect-timeout", "0", "--wait",
 		"--max-inflight", "200", "--max-wait", "100ms",
-	}, withStdin, func(p *process) { p.cmd.Stdout, p.cmd.Stderr = write, write })
+	}, withStdin, s.tls.process, func(p *process) { p.cmd.Stdout, p.cmd.Stderr = write, write })
 	write.Close()
 	s.running.Go(func() { w.listen(s, read) })
 	return w

@@ -28,7 +28,7 @@ import (
 // an exact piece of work, and its descriptors, threads and memory have to be what they were.
 //
 // TINYBROKER_SOAK says for how long (1m); without it the test is skipped. TINYBROKER_SOAK_SEED repeats a choice of faults;
-// the seed is printed.
+// the seed is printed. Every other seed has TLS, with certificates that are exchanged; TINYBROKER_SOAK_TLS=0 or 1 decides.
 func TestSoak(t *testing.T) {
 	value := os.Getenv("TINYBROKER_SOAK")
 	if value == "" {
@@ -73,6 +73,7 @@ type soak struct {
 	seed uint64
 	rng  *rand.Rand // of the goroutine that does the damage
 	dir  string
+	tls  *soakTLS
 
 	b      *soakBroker
 	client *rpc.Client // past all faults
@@ -119,14 +120,14 @@ type soakSums struct {
 
 func newSoak(t *testing.T, seed uint64) *soak {
 	s := &soak{
-		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(),
+		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), tls: newSoakTLS(t, seed),
 		senders: map[string]*soakSender{}, faults: map[string]int{}, rest: make(chan struct{}),
 	}
 	s.setRest(true)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.startBroker()
 	var err error
-	if s.client, err = rpc.Dial(t.Context(), rpc.ClientOptions{Target: s.direct}); err != nil {
+	if s.client, err = rpc.Dial(t.Context(), s.tls.options(rpc.ClientOptions{Target: s.direct})); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.client.Close() })
@@ -145,10 +146,10 @@ func (s *soak) startBroker() {
 	if s.direct != "" {
 		address = s.direct
 	}
-	s.b = &soakBroker{process: start(s.t, []string{
+	s.b = &soakBroker{process: start(s.t, append([]string{
 		"serve", "--listen", address, "--metrics-listen", "127.0.0.1:0", "--addr-file", file, "--group-linger", "20s", "--ack-deadline", "3s", "--send-timeout", "5s",
 		"--max-attempts", "1000", "--max-memory", "64MiB",
-	})}
+	}, s.tls.serveArgs()...))}
 	addresses := strings.Fields(waitFile(s.t, file)) // that of the metrics comes last
 	s.direct, s.b.address, s.b.metrics = addresses[0], addresses[0], addresses[len(addresses)-1]
 }
