@@ -1,0 +1,116 @@
+package core
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func TestDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		dlq := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.dlq.*"}})
+		blind := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
+		events := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.event.deadletter"}})
+		m := join(t, b, JoinOptions{Patterns: []string{"job.*"}})
+		publish(t, b, post{topic: "job.eu", payload: "bad", key: "k"}, post{topic: "job.eu", payload: ""})
+		g, _ := take(m)
+		m.Nack(Nack{Action: NackReject, Reason: "no such customer"}, SequenceRange{g.first, g.first})
+		rest, _ := takeEverything(m)
+		m.Nack(Nack{Action: NackReject}, SequenceRange{2, 2})
+		if len(g.payloads)+len(rest) != 2 {
+			t.Fatalf("took %v and %v", g.payloads, rest)
+		}
+		wantPayloads(t, takeAll(dlq), []string{
+			"tinybroker-attempts=1;tinybroker-group=g;tinybroker-reason=rejected: no such customer;tinybroker-topic=job.eu;|bad",
+			"tinybroker-attempts=1;tinybroker-group=g;tinybroker-reason=rejected;tinybroker-topic=job.eu;|",
+		})
+		wantPayloads(t, takeAll(blind), []string{"bad", ""})
+		if told := takeAll(events); len(told) != 2 || !strings.Contains(told[0], `"reason":"rejected: no such customer"`) {
+			t.Errorf("events: %q", told)
+		}
+		if st := b.Stats(); st.DeadLetters != 2 || st.Published != 2 {
+			t.Errorf("%d dead letters, %d published; want 2 and 2", st.DeadLetters, st.Published)
+		}
+		wantBooks(t, b, 0, 0, 0)
+	})
+}
+
+func TestADeadLetterThatDiesDoesNotLoop(t *testing.T) {
+	b := newBroker(t, nil)
+	m := join(t, b, JoinOptions{})
+	mourner := join(t, b, JoinOptions{Group: "mourners", Patterns: []string{"$tb.dlq.**"}})
+	publish(t, b, post{topic: "t", payload: "x"})
+	g, _ := take(m)
+	m.Nack(Nack{Action: NackReject}, g.all())
+	g, ok := take(mourner)
+	if !ok {
+		t.Fatal("a group got no dead letter")
+	}
+	mourner.Nack(Nack{Action: NackReject}, g.all())
+	if _, again := take(mourner); again {
+		t.Error("a dead letter's dead letter came")
+	}
+	if st := b.Stats(); st.DeadLetters != 2 {
+		t.Errorf("%d dead letters counted, want 2", st.DeadLetters)
+	}
+}
+
+func TestADeadLetterThatFindsNoRoomIsCounted(t *testing.T) {
+	b := newBroker(t, nil)
+	m := join(t, b, JoinOptions{})
+	join(t, b, JoinOptions{Group: "mourners", Patterns: []string{"$tb.dlq.g"}, Settings: GroupSettings{Capacity: 1}})
+	publish(t, b, numbered("t", 0, 3)...)
+	g, _ := take(m)
+	m.Nack(Nack{Action: NackReject}, g.all())
+	if st := b.Stats(); st.DeadLetters != 3 || st.Dropped != 2 {
+		t.Errorf("%d dead letters, %d dropped; want 3 and the 2 that found no room", st.DeadLetters, st.Dropped)
+	}
+	wantBooks(t, b, 0, 0, 0)
+}
+
+// A message that kills whoever takes it ends as a dead letter, and no other message does.
+func TestPoisonTakesNoOthersAlong(t *testing.T) {
+	b := newBroker(t, nil)
+	dlq := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.dlq.g"}})
+	posts := numbered("t", 0, 200)
+	posts[20].payload = "poison"
+	acked := map[string]int{}
+	work := func(m *Member) (died bool) {
+		for {
+			g, ok := take(m)
+			if !ok {
+				return false
+			}
+			if slices.Contains(g.payloads, "poison") {
+				m.Close()
+				return true
+			}
+			for _, p := range g.payloads {
+				acked[p]++
+			}
+			m.Ack(g.all())
+		}
+	}
+	m := join(t, b, JoinOptions{})
+	publish(t, b, posts...)
+	deaths := 0
+	for work(m) {
+		deaths++
+		m = join(t, b, JoinOptions{})
+	}
+	if deaths != 5 {
+		t.Errorf("poison killed %d members, want max_attempts, 5", deaths)
+	}
+	letters := takeAll(dlq)
+	if len(letters) != 1 || !strings.HasSuffix(letters[0], "|poison") || !strings.Contains(letters[0], "attempts=5") {
+		t.Errorf("dead letters: %q", letters)
+	}
+	for _, p := range posts {
+		if p.payload != "poison" && acked[p.payload] == 0 {
+			t.Errorf("message %s was never acknowledged", p.payload)
+		}
+	}
+	wantBooks(t, b, 199, 0, 0)
+}
