@@ -131,6 +131,24 @@ func TestExampleClientsTakeLargeMessages(t *testing.T) {
 	}
 }
 
+// Without the arguments that they need, they say which these are.
+func TestExampleClientsTellTheirUsage(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			for _, program := range [][]string{l.publish, l.subscribe, l.worker, append(slices.Clone(l.worker), "group")} {
+				p := b.example(l.name, program)
+				p.ended(exitUsage)
+				if said := p.stderr.String(); !strings.HasPrefix(said, "usage: ") || strings.Count(said, "\n") != 1 {
+					t.Errorf("%v: %s", program, said)
+				}
+			}
+		})
+	}
+}
+
 // With TLS and a token they may do what their identity may, and without a token nothing.
 func TestExampleClientsAreSecure(t *testing.T) {
 	t.Parallel()

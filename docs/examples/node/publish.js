@@ -1,9 +1,9 @@
 // node publish.js TOPIC PAYLOAD [KEY]   publishes one message
 // node publish.js TOPIC < lines         publishes each line of standard input
 import { createInterface } from 'node:readline';
-import { connect, errorText } from './tinybroker.js';
+import { commandLine, connect, errorText } from './tinybroker.js';
 
-const [topic, payload, key = ''] = process.argv.slice(2);
+const [topic, payload, key = ''] = commandLine(1, 3, 'node publish.js TOPIC [PAYLOAD [KEY]]');
 const client = connect();
 
 // now is the time as the contract has it: 64 bits of seconds are a text.

@@ -1,11 +1,12 @@
 // node subscribe.js PATTERN...   prints every message whose topic matches, until Ctrl-C
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { backoff, comesBack, connect, errorText, subscribe } from './tinybroker.js';
+import { backoff, comesBack, commandLine, connect, errorText, subscribe } from './tinybroker.js';
 
 // The same id each time: when the connection breaks before the broker can say why, the next `opened` tells.
 const id = process.env.SUBSCRIPTION_ID || randomUUID();
-const open = { subscription_id: id, topic_patterns: process.argv.slice(2), client_name: 'node-subscriber' };
+const patterns = commandLine(1, Infinity, 'node subscribe.js PATTERN...');
+const open = { subscription_id: id, topic_patterns: patterns, client_name: 'node-subscriber' };
 const client = connect();
 let broker = '';
 

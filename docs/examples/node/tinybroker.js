@@ -83,3 +83,13 @@ export function backoff(n) {
   const most = Math.min(100 * 2 ** n, 5_000);
   return new Promise((resolve) => setTimeout(resolve, most / 2 + (Math.random() * most) / 2));
 }
+
+// commandLine returns the arguments, or says how to use the program when there are too few or too many.
+export function commandLine(least, most, usage) {
+  const given = process.argv.slice(2);
+  if (given.length < least || given.length > most) {
+    console.error(`usage: ${usage}`);
+    process.exit(64);
+  }
+  return given;
+}

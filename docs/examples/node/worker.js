@@ -1,8 +1,8 @@
 // node worker.js GROUP PATTERN...   is a member of a consumer group, until SIGTERM or Ctrl-C
 import { setTimeout as sleep } from 'node:timers/promises';
-import { backoff, comesBack, connect, errorText, subscribe } from './tinybroker.js';
+import { backoff, comesBack, commandLine, connect, errorText, subscribe } from './tinybroker.js';
 
-const [group, ...patterns] = process.argv.slice(2);
+const [group, ...patterns] = commandLine(2, Infinity, 'node worker.js GROUP PATTERN...');
 const open = { consumer_group: group, topic_patterns: patterns, max_in_flight: 4, client_name: 'node-worker' };
 const GRACE = 10_000; // how long what runs at a stop may take
 const client = connect();

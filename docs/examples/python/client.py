@@ -1,6 +1,7 @@
 """What publishers, subscribers and workers share: the connection, and when to come back to a broker."""
 import os
 import random
+import sys
 import time
 
 import grpc
@@ -49,3 +50,12 @@ def pause(attempt):
     """About 100 ms, then twice as long each time up to 5 s, and never all clients at once."""
     most = min(0.1 * 2 ** attempt, 5)
     time.sleep(random.uniform(most / 2, most))
+
+
+def command_line(least, most, usage):
+    """Returns the arguments, or says how to use the program when there are too few or too many. most: None for any number."""
+    given = sys.argv[1:]
+    if len(given) < least or most is not None and len(given) > most:
+        print("usage: python3", usage, file=sys.stderr)
+        sys.exit(64)
+    return given

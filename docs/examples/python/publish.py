@@ -2,7 +2,7 @@
 python3 publish.py TOPIC < lines     publishes each line of standard input"""
 import sys
 
-from client import connect
+from client import command_line, connect
 from tinybroker.v1 import tinybroker_pb2 as tb
 
 
@@ -29,4 +29,4 @@ def main(topic, payload=None):
     return 1 if refused else 0
 
 
-sys.exit(main(*sys.argv[1:]))
+sys.exit(main(*command_line(1, 2, "publish.py TOPIC [PAYLOAD]")))

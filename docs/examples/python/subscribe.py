@@ -3,7 +3,7 @@ import sys
 
 import grpc
 
-from client import comes_back, connect, pause
+from client import comes_back, command_line, connect, pause
 from tinybroker.v1 import tinybroker_pb2 as tb
 
 
@@ -41,4 +41,4 @@ def main(patterns):
         pause(attempt)
 
 
-sys.exit(main(sys.argv[1:]))
+sys.exit(main(command_line(1, None, "subscribe.py PATTERN...")))

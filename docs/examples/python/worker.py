@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 
-from client import connect
+from client import command_line, connect
 from tinybroker.v1 import tinybroker_pb2 as tb
 
 
@@ -72,4 +72,4 @@ def main(group, *patterns):
     return 0
 
 
-sys.exit(main(*sys.argv[1:]))
+sys.exit(main(*command_line(2, None, "worker.py GROUP PATTERN...")))
