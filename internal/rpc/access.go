@@ -67,6 +67,23 @@ func (a *access) admit(ctx context.Context, method string) (*session, error) {
 	return s, nil
 }
 
+// strange returns why a call comes from nobody who is known, where callers have to be; nil: it does not, or they need not be. Whether it
+// is let in is for admit to say.
+func (a *access) strange(ctx context.Context) error {
+	ids := a.identities.Load()
+	if ids == nil {
+		return nil
+	}
+	var s session
+	if err := s.show(ctx, chainOf(ctx)); err != nil {
+		return err
+	}
+	if _, err := ids.Find(s.credential); err != nil {
+		return fmt.Errorf("%w: %w", core.ErrUnauthenticated, err)
+	}
+	return nil
+}
+
 // dismiss forgets a session whose call is over.
 func (a *access) dismiss(s *session) {
 	if s == nil {
@@ -130,22 +147,32 @@ type session struct {
 
 // show takes note of the credential that a call came with. A token that is sent counts alone, whatever certificate there is.
 func (s *session) show(ctx context.Context, chain []*x509.Certificate) error {
-	switch sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) {
-	case 0:
-	case 1:
-		scheme, token, _ := strings.Cut(sent[0], " ")
-		if !strings.EqualFold(scheme, "bearer") || auth.CheckToken(token) != nil {
-			return fmt.Errorf("%w: the authorization header is not: Bearer TOKEN", core.ErrUnauthenticated)
-		}
+	token, sent, err := tokenOf(ctx)
+	switch {
+	case err != nil:
+		return err
+	case sent:
 		s.credential = auth.TokenCredential(token)
-		return nil
-	default:
-		return fmt.Errorf("%w: %d authorization headers", core.ErrUnauthenticated, len(sent))
-	}
-	if chain != nil {
+	case chain != nil:
 		s.showCertificate(chain)
 	}
 	return nil
+}
+
+// tokenOf returns the token that a call came with, if one was sent.
+func tokenOf(ctx context.Context) (token string, sent bool, err error) {
+	switch headers := metadata.ValueFromIncomingContext(ctx, "authorization"); len(headers) {
+	case 0:
+		return "", false, nil
+	case 1:
+		scheme, token, _ := strings.Cut(headers[0], " ")
+		if !strings.EqualFold(scheme, "bearer") || auth.CheckToken(token) != nil {
+			return "", true, fmt.Errorf("%w: the authorization header is not: Bearer TOKEN", core.ErrUnauthenticated)
+		}
+		return token, true, nil
+	default:
+		return "", true, fmt.Errorf("%w: %d authorization headers", core.ErrUnauthenticated, len(headers))
+	}
 }
 
 // showCertificate takes note of the certificate of the connection that a call came on.

@@ -26,7 +26,7 @@ type inbound struct {
 	maxCalls int64
 	held     atomic.Int64 // what all calls together hold, in bytes of memory
 	refused  atomic.Int64 // what calls hold that were given up, and whose handlers have not returned yet
-	calls    atomic.Int64 // how many there are
+	calls    atomic.Int64 // how many there are, without those of strangers
 
 	mu     sync.Mutex
 	flows  map[*inflow]struct{}
@@ -138,18 +138,32 @@ func (in *inbound) chooseLocked() (chosen []*inCall) {
 	return chosen
 }
 
-// tap makes every call known before gRPC begins with it. gRPC calls it from the goroutine that reads the connection, right after it has
-// read the header of the call, and inflow.Read gives it no more than that at once: the header is the last thing that was read.
-func (in *inbound) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+// strangeCalls is how many calls of strangers one connection may have at a time: whoever has shown no credential that is known, where one is
+// asked for. They do not count among those of everybody else, for whom they could leave nothing.
+const strangeCalls = 8
+
+// tap makes a call known before gRPC begins with it; strange is why it comes from a stranger. gRPC calls it from the goroutine that reads the
+// connection, right after it has read the header of the call, and inflow.Read gives it no more than that at once: the header is
+// the last thing that was read.
+func (in *inbound) tap(ctx context.Context, info *tap.Info, strange error) (context.Context, error) {
 	conn := connOf(ctx)
 	if conn == nil || conn.inflow == nil {
 		return ctx, nil
 	}
+	if strange != nil {
+		switch f := conn.inflow; {
+		case f.strangeCalls() < strangeCalls:
+			return f.begin(ctx, info.FullMethodName, true), nil
+		case rules[info.FullMethodName] == anyone:
+			return nil, fmt.Errorf("%w: %d calls without a credential are open on this connection", core.ErrQuota, strangeCalls)
+		}
+		return nil, strange
+	}
 	if n := in.calls.Add(1); n > in.maxCalls {
 		in.calls.Add(-1)
-		return nil, toStatus(fmt.Errorf("%w: %d calls are open", core.ErrQuota, n-1))
+		return nil, fmt.Errorf("%w: %d calls are open", core.ErrQuota, n-1)
 	}
-	return conn.inflow.begin(ctx, info.FullMethodName), nil
+	return conn.inflow.begin(ctx, info.FullMethodName, false), nil
 }
 
 // inCall is what a call has sent and its handler has not dealt with yet.
@@ -159,6 +173,7 @@ type inCall struct {
 	began   time.Time
 	told    bool               // the handler waits for refused
 	alien   bool               // it belongs to no service of which clients send much
+	strange bool               // it comes from a stranger
 	refused chan struct{}      // closed when the broker gives the call up; nil unless told
 	cancel  context.CancelFunc // nil when told
 	stop    func() bool
@@ -291,8 +306,12 @@ func (c *inCall) endLocked() {
 		return
 	}
 	c.ended = true
-	c.flow.idle = time.Now()
-	c.flow.in.calls.Add(-1)
+	if c.strange {
+		c.flow.strange--
+	} else {
+		c.flow.idle = time.Now()
+		c.flow.in.calls.Add(-1)
+	}
 	if !c.givenUp {
 		delete(c.flow.calls, c.id)
 		c.flow.in.held.Add(-c.held)

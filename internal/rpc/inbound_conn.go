@@ -22,17 +22,29 @@ type inflow struct {
 	walk frameWalk
 	pace resetPace
 
-	mu     sync.Mutex
-	closed bool
-	calls  map[uint32]*inCall
-	idle   time.Time // when the last call ended, or the connection began
+	mu      sync.Mutex
+	closed  bool
+	calls   map[uint32]*inCall
+	strange int       // how many calls of strangers there are
+	idle    time.Time // when the last call ended that was none of a stranger, or the connection began
 }
 
-// idleSince reports whether no call is open, and since when.
+// idleSince reports whether no call is open but those of strangers, and since when.
 func (f *inflow) idleSince() (since time.Time, idle bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.idle, len(f.calls) == 0
+	for _, c := range f.calls { // of which few are strange
+		if !c.strange {
+			return f.idle, false
+		}
+	}
+	return f.idle, true
+}
+
+func (f *inflow) strangeCalls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.strange
 }
 
 // Read implements net.Conn. It hands on no more than to the end of the header of a call: gRPC reads again only when it has
@@ -138,8 +150,8 @@ func (f *inflow) reset(stream uint32) {
 }
 
 // begin makes the call known whose header was read last.
-func (f *inflow) begin(ctx context.Context, method string) context.Context {
-	c := &inCall{flow: f, id: f.walk.call, began: time.Now()}
+func (f *inflow) begin(ctx context.Context, method string, strange bool) context.Context {
+	c := &inCall{flow: f, id: f.walk.call, began: time.Now(), strange: strange}
 	c.told = method == tinybrokerv1.BrokerService_PublishStream_FullMethodName || method == tinybrokerv1.BrokerService_Subscribe_FullMethodName
 	c.alien = !strings.HasPrefix(method, brokerPrefix)
 	c.stop = context.AfterFunc(ctx, c.ends)
@@ -152,6 +164,9 @@ func (f *inflow) begin(ctx context.Context, method string) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[c.id] = c
+	if strange {
+		f.strange++
+	}
 	if f.closed {
 		c.endLocked()
 	}

@@ -11,12 +11,23 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
 const reflectionPrefix = "/grpc.reflection."
+
+// tap is where a call comes by before it takes anything: whether there is room for it.
+func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	known, err := s.inbound.tap(ctx, info, s.access.strange(ctx))
+	if err != nil {
+		s.logRefusal(ctx, info.FullMethodName, err)
+		return nil, toStatus(err)
+	}
+	return known, nil
+}
 
 // guardStream is where every call comes by, see requestsLate for those that are no streams. It asks who may call, and recovers the
 // panics of handlers, which gRPC does not: one odd request would end the broker. They become a status and a log line with the stack.
@@ -69,7 +80,11 @@ func (c *guardedCall) handle(srv any, handler grpc.StreamHandler) error {
 	case strings.HasPrefix(c.method, reflectionPrefix), c.method == tinybrokerv1.AdminService_Watch_FullMethodName:
 		return c.server.untilEnded(c.session, func() error { return handler(srv, c) })
 	case rules[c.method] == anyone:
-		return c.server.atOnce(func() error { return handler(srv, c) })
+		patience := c.server.options.times.open
+		if c.in != nil && c.in.strange {
+			patience = c.server.options.times.strange
+		}
+		return c.server.atOnce(patience, func() error { return handler(srv, c) })
 	}
 	return handler(srv, c)
 }
@@ -79,6 +94,9 @@ func (c *guardedCall) end(err *error) {
 	if p := recover(); p != nil {
 		c.server.panicked(c.method, p, err)
 	} else {
+		if errors.Is(*err, core.ErrQuota) {
+			c.server.logRefusal(c.ctx, c.method, *err)
+		}
 		*err = c.server.toStatus(c.method, *err)
 	}
 	c.server.access.dismiss(c.session)
@@ -89,7 +107,7 @@ func (c *guardedCall) end(err *error) {
 // logRefusal tells the operator who knocks at the door.
 func (s *Server) logRefusal(ctx context.Context, method string, err error) {
 	if s.lines.refusals.allow(s.log) {
-		s.log.Warn("call refused", "method", method, "peer", peerOf(ctx), "why", err.Error())
+		s.log.Warn("call refused", "method", boundText(method), "peer", peerOf(ctx), "why", err.Error())
 	}
 }
 
@@ -129,15 +147,15 @@ func (s *Server) untilEnded(session *session, call func() error) error {
 }
 
 // atOnce runs the handler of a method that anyone may call: who says nothing is not waited for, whoever it is.
-func (s *Server) atOnce(call func() error) error {
+func (s *Server) atOnce(patience time.Duration, call func() error) error {
 	ended := s.start(call)
-	timeout := time.NewTimer(s.options.times.open)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	select {
 	case err := <-ended:
 		return err
 	case <-timeout.C:
-		return fmt.Errorf("%w: no request within %s", core.ErrProtocol, s.options.times.open)
+		return fmt.Errorf("%w: no request within %s", core.ErrProtocol, patience)
 	}
 }
 

@@ -51,8 +51,8 @@ type serverTimes struct {
 	// silence and idle are how long a connection may say nothing, or have no call, while others wait since max_connections is
 	// reached: then it is closed.
 	silence, idle time.Duration
-	// open is how long a subscriber may take to say what it wants.
-	open time.Duration
+	// open is how long a subscriber may take to say what it wants, and strange how long whoever has shown no credential, where others have to.
+	open, strange time.Duration
 	// ping and pongTimeout: how often a silent client is asked whether it is there, and how long it may take to answer.
 	ping, pongTimeout time.Duration
 	// minPing is minPingInterval.
@@ -66,6 +66,7 @@ var defaultServerTimes = serverTimes{
 	silence:     time.Second,
 	idle:        10 * time.Second,
 	open:        15 * time.Second,
+	strange:     3 * time.Second,
 	ping:        pingInterval,
 	pongTimeout: pingTimeout,
 	minPing:     minPingInterval,
@@ -180,7 +181,7 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newServerCodec()),
 		grpc.Creds(s.inbound.credentials(transport)),
-		grpc.InTapHandle(s.inbound.tap),
+		grpc.InTapHandle(s.tap),
 		grpc.ReadBufferSize(bufferSize),
 		grpc.WriteBufferSize(bufferSize),
 		grpc.InitialWindowSize(windowSize),

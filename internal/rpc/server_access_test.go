@@ -248,7 +248,7 @@ func TestUnknownMethod(t *testing.T) {
 func TestSilentStrangers(t *testing.T) {
 	station := newStation(t, func(_ *core.Options, o *ServerOptions) {
 		o.Identities = identitiesOf(t, sweepIdentities)
-		o.times.open = 200 * time.Millisecond
+		o.times.strange = 200 * time.Millisecond
 	})
 	began := time.Now()
 	err := call(within(t, 5*time.Second), station.dial(t), healthgrpc.Health_Check_FullMethodName, nil)
