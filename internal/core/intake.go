@@ -127,6 +127,7 @@ func (in *intake) room(p *publication, data []byte, n int) (k int, a answer) {
 	}
 	waits := in.waitsLocked(p)
 	if !waits && in.overflow != OverflowReject {
+		in.spendLocked(p)
 		return n, overflows
 	}
 	slots, bytes := in.limits(waits && p.patience > 0)
@@ -146,10 +147,11 @@ func (in *intake) room(p *publication, data []byte, n int) (k int, a answer) {
 	return k, takesSome
 }
 
-// waitsLocked reports whether p may be held back for this receiver: if it has more patience than has run out here, or if what fills the queue is p's own batch, at a receiver that was keeping up before it.
+// waitsLocked reports whether p may be held back for this receiver: if it has more patience than has run out, here or for the same messages elsewhere,
+// or if what fills the queue is p's own batch, at a receiver that was keeping up before it.
 func (in *intake) waitsLocked(p *publication) bool {
 	if p.patience > 0 {
-		return p.patience > in.spent && p.gaveUp != in
+		return p.patience > max(in.spent, p.waited) && !slices.Contains(p.gaveUp, in)
 	}
 	if in.overflow != OverflowEvict || p.grace <= 0 {
 		return false
@@ -175,10 +177,10 @@ func (in *intake) awaitRoom(p *publication) chan struct{} {
 	return w
 }
 
-// endWait takes back a channel of awaitRoom, on which p has waited for so long. When that was in vain, p's patience with this receiver is spent; and
+// endWait takes back a channel of awaitRoom, on which p has waited. When that was in vain, p's patience with this receiver is spent; and
 // where the policy is not to refuse, nobody is to wait as long again until the queue has drained: a frozen receiver costs a publisher max_wait once, not
 // once a frame.
-func (in *intake) endWait(p *publication, w chan struct{}, waited time.Duration) {
+func (in *intake) endWait(p *publication, w chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	i := slices.Index(in.waiters, w)
@@ -187,10 +189,15 @@ func (in *intake) endWait(p *publication, w chan struct{}, waited time.Duration)
 	}
 	in.waiters = slices.Delete(in.waiters, i, i+1)
 	if p.patience > 0 && !in.hasRoom(p) {
-		p.gaveUp = in
-		if in.overflow != OverflowReject {
-			in.spent = max(in.spent, waited)
-		}
+		p.gaveUp = append(p.gaveUp, in)
+		in.spendLocked(p)
+	}
+}
+
+// spendLocked notes that p has waited as long as it has and there is still no room.
+func (in *intake) spendLocked(p *publication) {
+	if in.overflow != OverflowReject {
+		in.spent = max(in.spent, p.waited)
 	}
 }
 

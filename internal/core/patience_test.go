@@ -311,3 +311,108 @@ func TestPatienceIsOnesOwn(t *testing.T) {
 		}
 	})
 }
+
+// TestPatienceOfOneBatch: two full groups cost a batch that goes from one to the other and back its patience once each.
+func TestPatienceOfOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		defer b.Close()
+		var posts []post
+		for _, topic := range []string{"x", "y"} {
+			join(t, b, JoinOptions{Group: topic, Patterns: []string{topic}, Settings: GroupSettings{Capacity: 1}})
+			publish(t, b, post{topic: topic, payload: "full"})
+		}
+		for i := range 10 {
+			posts = append(posts, post{topic: []string{"x", "y"}[i%2], payload: fmt.Sprint(i)})
+		}
+		batch := batchOf(posts...)
+		batch.MaxWait = time.Second
+		begun := time.Now()
+		for i, r := range publishBatch(t, b, batch) {
+			if r.Accepted != 0 || !errors.Is(r.Err, ErrGroupFull) {
+				t.Errorf("run %d: %+v", i, r)
+			}
+		}
+		if took := time.Since(begun); took != 2*time.Second {
+			t.Errorf("the batch was held back for %v, want its patience once a group", took)
+		}
+	})
+}
+
+// TestPatienceIsForAllAtOnce: one message waits for all its receivers together.
+func TestPatienceIsForAllAtOnce(t *testing.T) {
+	for _, policy := range []OverflowPolicy{OverflowEvict, OverflowDropNewest} {
+		t.Run(policy.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, nil)
+				defer b.Close()
+				for range 8 {
+					subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}, Capacity: 4, Overflow: policy})
+				}
+				publish(t, b, numbered("t", 0, 4)...)
+				begun := time.Now()
+				for range 5 {
+					batch := batchOf(post{topic: "t", payload: "x"})
+					batch.MaxWait = time.Second
+					publishBatch(t, b, batch)
+				}
+				if took := time.Since(begun); took != time.Second {
+					t.Errorf("eight frozen receivers cost %v, want max_wait once", took)
+				}
+			})
+		})
+	}
+}
+
+// TestPatienceAmongRivals: a publisher whose room others are quicker to take waits no longer for that.
+func TestPatienceAmongRivals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		defer b.Close()
+		m := join(t, b, JoinOptions{Group: "g", Patterns: []string{"t"}, MaxInFlight: 1, Settings: GroupSettings{Capacity: 4}})
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() { // five a second
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(200 * time.Millisecond):
+				}
+				if g, ok := take(m); ok {
+					m.Ack(g.all())
+				}
+			}
+		})
+		var taken, refused int
+		var mu sync.Mutex
+		var publishing sync.WaitGroup
+		for range 20 {
+			publishing.Go(func() {
+				for range 10 {
+					batch := batchOf(post{topic: "t", payload: "x"})
+					batch.MaxWait = 500 * time.Millisecond
+					begun := time.Now()
+					r := publishBatch(t, b, batch)[0]
+					took := time.Since(begun)
+					mu.Lock()
+					if r.Accepted == 1 {
+						taken++
+					} else {
+						refused++
+					}
+					mu.Unlock()
+					if took > 500*time.Millisecond || r.Err != nil && took != 500*time.Millisecond {
+						t.Errorf("held back for %v, then %v", took, r.Err)
+					}
+				}
+			})
+		}
+		publishing.Wait()
+		close(stop)
+		all.Wait()
+		if taken == 0 || refused == 0 || taken+refused != 200 {
+			t.Errorf("%d taken, %d refused", taken, refused)
+		}
+	})
+}

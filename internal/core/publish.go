@@ -15,8 +15,8 @@ type Batch struct {
 	Data []byte
 	// Runs divide Data, in order. The slice stays the caller's.
 	Runs []Run
-	// MaxWait is the publisher's patience: how long it will be held back by a receiver whose queue is more than three
-	// quarters full and takes nothing, before that receiver's overflow policy applies. 0: not at all.
+	// MaxWait is the publisher's patience: how long it will be held back by receivers whose queues are more than three quarters full, before their
+	// overflow policy applies. It runs anew whenever some messages of the batch are queued, but is not spent twice on one receiver. 0: not at all.
 	MaxWait time.Duration
 }
 
@@ -59,7 +59,8 @@ type publication struct {
 	patience time.Duration
 	grace    time.Duration
 	need     int64           // size of the message that found no room
-	gaveUp   *intake         // waited for in vain
+	waited   time.Duration   // with patience, since something was queued
+	gaveUp   []*intake       // waited for in vain
 	granted  []bool          // scratch of fanOut
 	ended    []*Subscription // evicted on the way, to be forgotten once no lock is held
 	crowded  bool            // a receiver's queue is more than half full
@@ -124,12 +125,13 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	p.id = b.publications.Add(1)
 	p.now = b.clock.Now()
 	f.born = p.now.Sub(b.started)
-	p.frame, p.patience, p.grace, p.gaveUp, p.crowded, p.matched = f, batch.MaxWait, frameGrace, nil, false, 0
+	p.frame, p.patience, p.grace, p.crowded, p.matched = f, batch.MaxWait, frameGrace, false, 0
 	p.light = len(batch.Data) <= lightBatch
 	err = b.publishRuns(ctx, p, batch.Runs)
 	p.serve()
 	crowded := p.crowded
-	p.frame, p.gaveUp = nil, nil
+	clear(p.gaveUp)
+	p.frame, p.gaveUp = nil, p.gaveUp[:0]
 	publications.Put(p)
 	f.release()
 	if crowded {
@@ -188,6 +190,7 @@ func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) er
 // publishRun queues one run, in pieces when receivers have no room for all of it, and returns the bytes accepted.
 func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes int) {
 	start := r.Start
+	p.waited = 0
 	for r.Accepted < r.Count {
 		piece, blocked, err := b.fanOut(p, r, start)
 		for i, s := range p.ended {
@@ -208,6 +211,7 @@ func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes 
 		if piece.count == 0 {
 			continue
 		}
+		p.waited = 0
 		r.Receivers = piece.receivers
 		if piece.matched == 0 {
 			r.Unrouted += piece.count
@@ -312,12 +316,12 @@ func (p *publication) unreserve(receivers []receiver, n, size int64) {
 // refuser is a receiver whose policy may be OverflowReject.
 type refuser interface{ refusal() error }
 
-// await holds the publisher back until a receiver has room again, has ended, or has taken nothing for as long as
-// the publisher is willing to wait.
+// await holds the publisher back until a receiver has room again, has ended, or has had none for as long as the publisher is
+// willing to wait, for this one or others before it.
 func (b *Broker) await(ctx context.Context, p *publication, in *intake) error {
-	patience := p.patience
-	if patience <= 0 {
-		patience = p.grace
+	patience := p.grace
+	if p.patience > 0 {
+		patience = p.patience - p.waited
 	}
 	room := in.awaitRoom(p)
 	if room == nil {
@@ -336,10 +340,11 @@ func (b *Broker) await(ctx context.Context, p *publication, in *intake) error {
 	case <-b.draining:
 		err = ErrDraining
 	}
-	waited := b.clock.Now().Sub(begun)
-	if p.patience <= 0 {
+	if waited := b.clock.Now().Sub(begun); p.patience > 0 {
+		p.waited += waited
+	} else {
 		p.grace -= waited
 	}
-	in.endWait(p, room, waited)
+	in.endWait(p, room)
 	return err
 }

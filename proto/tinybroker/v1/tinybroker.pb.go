@@ -499,7 +499,7 @@ type PublishRequest struct {
 	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	// As Message.publish_time.
 	PublishTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=publish_time,json=publishTime,proto3" json:"publish_time,omitempty"`
-	// How long the publisher will be held back for receivers whose queues are more than three quarters full, before
+	// How long the publisher will be held back for receivers whose queues are more than three quarters full, all together, before
 	// the overflow policy of those receivers applies. Absent or 0: not at all.
 	MaxWait       *durationpb.Duration `protobuf:"bytes,6,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
