@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -146,13 +145,10 @@ func (c *config) applyFile(f *pflag.Flag, v *viper.Viper) error {
 		return nil
 	}
 	var err error
-	switch value := f.Value.(type) {
-	case listValue:
-		err = value.add(v.GetStringSlice(key))
-	case modeValue:
-		err = value.Set(c.file.texts[key]) // to YAML, 0660 is the number 432
-	default:
-		err = value.Set(v.GetString(key))
+	if items, several := v.Get(key).([]string); several {
+		err = f.Value.(listValue).add(items)
+	} else {
+		err = f.Value.Set(v.GetString(key))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", c.file.at(key), fileKey(f.Name), err)
@@ -166,11 +162,12 @@ func newViper() *viper.Viper {
 	return v
 }
 
-// values hands the file to viper. A file that it cannot read has no values; check has said why.
+// values hands to viper what is written in the file, as it is written: YAML would make 8 of 010, and a point in time of 2024-01-01, where flags
+// and variables do not. The environment wins over it.
 func (f *configFile) values() *viper.Viper {
 	v := newViper()
-	if err := v.ReadConfig(bytes.NewReader(f.data)); err != nil {
-		clear(f.lines)
+	for key, value := range f.written {
+		v.SetDefault(key, value)
 	}
 	return v
 }

@@ -21,9 +21,9 @@ const maxConfigSize = 1 << 20
 type configFile struct {
 	path string
 	data []byte
-	// By viper key, filled by check: where it is set, and what is written there if it is one value.
-	lines map[string]int
-	texts map[string]string
+	// By viper key, filled by check: where it is set, and what is written there, a string or []string.
+	lines   map[string]int
+	written map[string]any
 }
 
 func readConfigFile(path string) (*configFile, error) {
@@ -43,7 +43,7 @@ func readConfigFile(path string) (*configFile, error) {
 	if len(data) > maxConfigSize {
 		return nil, fmt.Errorf("configuration file %s: larger than %s", path, exactSize(maxConfigSize))
 	}
-	return &configFile{path: path, data: data, lines: map[string]int{}, texts: map[string]string{}}, nil
+	return &configFile{path: path, data: data, lines: map[string]int{}, written: map[string]any{}}, nil
 }
 
 func (f *configFile) has(key string) bool { return f.lines[key] > 0 }
@@ -110,18 +110,22 @@ func (f *configFile) checkKey(section string, key, value *yaml.Node) []error {
 	if value.Kind == yaml.AliasNode {
 		value = value.Alias
 	}
+	var written any = value.Value
 	switch {
 	case value.Kind == yaml.ScalarNode:
 	case value.Kind == yaml.SequenceNode && takesList:
+		items := []string{}
 		for _, item := range value.Content {
 			if item.Kind != yaml.ScalarNode || isNull(item) {
 				return []error{f.errorf(item.Line, "%s: %s inside a list of values", key.Value, kindOf(item))}
 			}
+			items = append(items, item.Value)
 		}
+		written = items
 	default:
 		return []error{f.errorf(value.Line, "%s: %s where a value belongs", key.Value, kindOf(value))}
 	}
-	f.lines[viperKey(flag)], f.texts[viperKey(flag)] = key.Line, value.Value
+	f.lines[viperKey(flag)], f.written[viperKey(flag)] = key.Line, written
 	return nil
 }
 

@@ -199,8 +199,8 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 	})
 }
 
-// A number without a unit in the file is a YAML number, not a text; it is refused all the same.
-func TestUnquotedNumbersInFile(t *testing.T) {
+// What is written in the file counts as it is written, whatever YAML makes of it: a value means the same there as in a flag.
+func TestValuesInFile(t *testing.T) {
 	cleanEnvironment(t)
 	for text, want := range map[string]string{
 		"send_timeout: 5":                       `send_timeout: "5" has no unit`,
@@ -217,6 +217,13 @@ func TestUnquotedNumbersInFile(t *testing.T) {
 		"insecure: 2":                           `insecure: "2" is not true or false`,
 		"log_level: debugg":                     `log_level: "debugg" is not one of debug, info, warn, error`,
 		"consumer_capacity: 0x7fffffffffffffff": "consumer_capacity:",
+		"consumer_capacity: 0x10":               `consumer_capacity: "0x10" is not a whole number`,
+		"consumer_capacity: 1e3":                `consumer_capacity: "1e3" is not a whole number`,
+		"consumer_capacity: 1_000":              `consumer_capacity: "1_000" is not a whole number`,
+		"listen: []":                            "listen: an empty list; leave it out for the default",
+		"listen: ''":                            `listen: "" holds an empty entry`,
+		"listen: '  '":                          `listen: "" holds an empty entry`,
+		"listen: ['127.0.0.1:1', ' ']":          `listen: "127.0.0.1:1, " holds an empty entry`,
 	} {
 		_, err := configured(t, "serve", "--config", writeConfig(t, text))
 		if codeOf(err) != exitConfig || !strings.Contains(err.Error(), want) {
@@ -224,15 +231,18 @@ func TestUnquotedNumbersInFile(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"consumer_capacity: 100":  "100",
-		"consumer_capacity: 0x10": "16",
-		"max_memory: 2097152":     "2MiB",
-		"shutdown_timeout: 0":     "0",
-		"reflection: false":       "false",
-		"socket_mode: 0660":       "0660",
-		"socket_mode: '660'":      "0660",
-		"socket_mode: 0o666":      "0666",
-		"addr_file: 7710":         "7710",
+		"consumer_capacity: 100": "100",
+		"consumer_capacity: 010": "10",
+		"max_memory: 2097152":    "2MiB",
+		"shutdown_timeout: 0":    "0",
+		"reflection: false":      "false",
+		"socket_mode: 0660":      "0660",
+		"socket_mode: '660'":     "0660",
+		"socket_mode: 0o666":     "0666",
+		"addr_file: 7710":        "7710",
+		"addr_file: 2024-01-01":  "2024-01-01",
+		"addr_file: 1.50":        "1.50",
+		"addr_file: yes":         "yes",
 	} {
 		cmd, err := configured(t, "serve", "--config", writeConfig(t, text))
 		if err != nil {
@@ -297,6 +307,27 @@ func TestConfigFilesThatAreFine(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		} else if got := cmd.Flags().Lookup("max-memory").Value.String(); got != "512MiB" {
 			t.Errorf("%s: max_memory is %s", name, got)
+		}
+	}
+}
+
+// Addresses in one text are parted by commas, as in flags and variables, and hold blanks; so do those of a list.
+func TestListsInFile(t *testing.T) {
+	cleanEnvironment(t)
+	for text, want := range map[string][]string{
+		"listen: unix:///tmp/a b.sock":                     {"unix:///tmp/a b.sock"},
+		"listen: '127.0.0.1:1,unix:///tmp/a b.sock'":       {"127.0.0.1:1", "unix:///tmp/a b.sock"},
+		"listen: [127.0.0.1:1, 'unix:///tmp/a b,c.sock']":  {"127.0.0.1:1", "unix:///tmp/a b,c.sock"},
+		"listen:\n- 127.0.0.1:1\n- unix:///tmp/a b.sock\n": {"127.0.0.1:1", "unix:///tmp/a b.sock"},
+		"listen:\n": {"127.0.0.1:7710"},
+	} {
+		cmd, err := configured(t, "serve", "--config", writeConfig(t, text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := *cmd.Flags().Lookup("listen").Value.(listValue).p; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -265,14 +266,18 @@ func (v listValue) Set(s string) error {
 	parts := strings.Split(s, ",")
 	for i, part := range parts {
 		parts[i] = strings.TrimSpace(part)
-		if parts[i] == "" {
-			return fmt.Errorf("%q holds an empty entry", s)
-		}
 	}
 	return v.add(parts)
 }
 
+// add takes a list with something in it: nobody who names a setting wants it to be nothing.
 func (v listValue) add(parts []string) error {
+	if len(parts) == 0 {
+		return errors.New("an empty list; leave it out for the default")
+	}
+	if slices.ContainsFunc(parts, func(part string) bool { return strings.TrimSpace(part) == "" }) {
+		return fmt.Errorf("%q holds an empty entry", strings.Join(parts, ","))
+	}
 	if !*v.given {
 		*v.p, *v.given = nil, true
 	}
