@@ -26,6 +26,7 @@ func (s *clientSecurity) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.tls.Key, "tls-key", "", "`file` with its private key, which others must not be able to read")
 	fs.StringVar(&s.serverName, "tls-server-name", "", "`name` that the broker's certificate is for, if it is not the one of --server")
 	fs.StringVar(&s.tokenFile, "token-file", "", "`file` with the token to send, which others must not be able to read")
+	notBlank(fs, "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file")
 }
 
 // wantsTLS reports whether any of the settings asks for TLS.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,10 +21,11 @@ const (
 	// The sections of the file: serve's settings are at the top level, those of all client commands under client.
 	sectionServe  = "serve"
 	sectionClient = "client"
-	// Annotations. On a command: the section it reads. On a flag: the section where the file may name it; or that it
-	// can be given on the command line alone.
+	// Annotations. On a command: the section it reads. On a flag: the section where the file may name it; that it
+	// can be given on the command line alone; or that it is not to be blank.
 	noteSection  = "section"
 	noteFlagOnly = "flag-only"
+	noteNotBlank = "not-blank"
 	// keyDelimiter parts section and key inside viper, whose own dot would split names that hold dots.
 	keyDelimiter = "::"
 
@@ -40,6 +42,24 @@ func flagOnly(fs *pflag.FlagSet, names ...string) {
 		note(fs.Lookup(name), noteFlagOnly, "true")
 	}
 }
+
+// notBlank is for settings that turn on what protects: given and blank is what a script makes of a variable that nobody has set, or a key that
+// was to be filled in later, and must not leave off what it was to turn on. An empty environment variable is none at all, as ever.
+func notBlank(fs *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		note(fs.Lookup(name), noteNotBlank, "true")
+	}
+}
+
+// refuseBlank is the error when such a setting has been given a blank value, at where.
+func refuseBlank(f *pflag.Flag, where string) error {
+	if isNotBlank(f) && strings.TrimSpace(f.Value.String()) == "" {
+		return fmt.Errorf("%s is blank; give it a value or leave it out", where)
+	}
+	return nil
+}
+
+func isNotBlank(f *pflag.Flag) bool { return f.Annotations[noteNotBlank] != nil }
 
 func note(f *pflag.Flag, name, value string) {
 	if f.Annotations == nil {
@@ -113,7 +133,7 @@ func givenFlags(a *app, fs *pflag.FlagSet) map[string]bool {
 // apply sets one flag from v and says where its value comes from.
 func (c *config) apply(f *pflag.Flag, v *viper.Viper) (source string, err error) {
 	if f.Changed {
-		return "flag --" + f.Name, nil
+		return "flag --" + f.Name, refuseBlank(f, "--"+f.Name)
 	}
 	if isFlagOnly(f) {
 		return sourceDefault, nil
@@ -133,7 +153,7 @@ func (c *config) apply(f *pflag.Flag, v *viper.Viper) (source string, err error)
 		if err := f.Value.Set(v.GetString(key)); err != nil {
 			return source, fmt.Errorf("%s: %w", envName(f.Name), err)
 		}
-		return source, nil
+		return source, refuseBlank(f, envName(f.Name))
 	}
 	return "file " + c.file.at(key), c.applyFile(f, v)
 }
@@ -153,7 +173,7 @@ func (c *config) applyFile(f *pflag.Flag, v *viper.Viper) error {
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", c.file.at(key), fileKey(f.Name), err)
 	}
-	return nil
+	return refuseBlank(f, c.file.at(key)+": "+fileKey(f.Name))
 }
 
 func newViper() *viper.Viper {
@@ -179,6 +199,9 @@ func findConfigFile(fs *pflag.FlagSet) (*configFile, error) {
 	path := os.Getenv(envName("config"))
 	if f := fs.Lookup("config"); f != nil && f.Changed {
 		path = f.Value.String()
+		if strings.TrimSpace(path) == "" {
+			return nil, errors.New("--config is blank; name a file, or none")
+		}
 	}
 	switch path {
 	case "none":

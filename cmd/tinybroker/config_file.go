@@ -104,6 +104,9 @@ func (f *configFile) checkKey(section string, key, value *yaml.Node) []error {
 		return []error{f.errorf(key.Line, "unknown key %q%s", key.Value, suggestKey(section, key.Value))}
 	}
 	if isNull(value) {
+		if isNotBlank(flag) {
+			f.lines[viperKey(flag)], f.written[viperKey(flag)] = key.Line, ""
+		}
 		return nil // as if it were not there
 	}
 	_, takesList := flag.Value.(listValue)

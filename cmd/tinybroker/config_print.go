@@ -4,26 +4,35 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
-// printConfig writes serve's settings as a configuration file that would make them, with the source of each.
+// printConfig writes serve's settings as a configuration file that would make them, with the source of each. Those that have no value and must
+// not be blank are comments.
 func printConfig(a *app, fs *pflag.FlagSet) error {
 	doc := &yaml.Node{Kind: yaml.MappingNode}
+	var comments []string
 	fs.SortFlags = false
 	fs.VisitAll(func(f *pflag.Flag) {
 		if sectionOf(f) != sectionServe {
 			return
 		}
+		source := "# " + a.config.sources[f.Name]
+		if isNotBlank(f) && f.Value.String() == "" {
+			comments = append(comments, "# "+fileKey(f.Name)+": "+source)
+			return
+		}
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: fileKey(f.Name)}
 		value := yamlValue(f)
 		if value.Kind == yaml.SequenceNode {
-			key.HeadComment = "# " + a.config.sources[f.Name]
+			comments = append(comments, source)
 		} else {
-			value.LineComment = "# " + a.config.sources[f.Name]
+			value.LineComment = source
 		}
+		key.HeadComment, comments = strings.Join(comments, "\n"), nil
 		doc.Content = append(doc.Content, key, value)
 	})
 	var text bytes.Buffer

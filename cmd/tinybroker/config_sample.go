@@ -42,7 +42,7 @@ func settingsInOrder(addFlags func(*pflag.FlagSet)) []*pflag.Flag {
 	return settings
 }
 
-// writeSample writes one setting. One without a default has no value, which means the same as to leave it out.
+// writeSample writes one setting. One without a default has no value.
 func writeSample(b *bytes.Buffer, indent string, f *pflag.Flag, def string) {
 	_, usage := pflag.UnquoteUsage(f)
 	b.WriteString("\n")

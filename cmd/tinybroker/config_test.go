@@ -155,6 +155,56 @@ func TestEmptyVariableCountsAsUnset(t *testing.T) {
 	})
 }
 
+// A setting that protects, or says who somebody is, is not left off because its value is blank, wherever that comes from. A variable that is empty
+// is none; a script that has no value for $FILE may well give --flag "$FILE".
+func TestBlankIsNoProtection(t *testing.T) {
+	cleanEnvironment(t)
+	names := map[string][]string{
+		"serve": {"tls-cert", "tls-key", "tls-client-ca", "auth-file"},
+		"pub":   {"tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file"},
+	}
+	names["sub"], names["status"] = names["pub"], names["pub"]
+	settingsUnderTest(t, func(command string, f *pflag.Flag) {
+		if !slices.Contains(names[command], f.Name) {
+			if isNotBlank(f) {
+				t.Errorf("%s --%s may not be blank", command, f.Name)
+			}
+			return
+		}
+		refused := func(want string, args ...string) {
+			t.Helper()
+			_, err := configured(t, command, args...)
+			if codeOf(err) != exitConfig || err.Error() != want+" is blank; give it a value or leave it out" {
+				t.Errorf("%s %q: %v", command, args, err)
+			}
+		}
+		for _, blank := range []string{"", " "} {
+			refused("--"+f.Name, "--config", "none", "--"+f.Name+"="+blank)
+		}
+		for _, blank := range []string{`""`, `" "`, "", "~", "null"} {
+			text, line := fileKey(f.Name)+": "+blank, 1
+			if command != "serve" {
+				text, line = "client:\n  "+text, 2
+			}
+			path := writeConfig(t, text)
+			refused(fmt.Sprintf("%s:%d: %s", path, line, fileKey(f.Name)), "--config", path)
+			// What is in force counts, and not what it wins over.
+			if _, err := configured(t, command, "--config", path, "--"+f.Name+"=x"); err != nil {
+				t.Error(err)
+			}
+			if _, stderr, end := runHere(t, "", "serve", "--config", path, "--check-config"); end.code != exitConfig || !strings.Contains(stderr, "is blank") {
+				t.Errorf("--check-config: %d, %q", end.code, stderr)
+			}
+		}
+		t.Setenv(envName(f.Name), " ")
+		refused(envName(f.Name), "--config", "none")
+		t.Setenv(envName(f.Name), "")
+		if _, err := configured(t, command, "--config", "none"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Whatever is written for a number or a time span, it is taken within its range or refused by name and place.
 func TestBadValuesAreRefusedByName(t *testing.T) {
 	cleanEnvironment(t)
@@ -397,6 +447,11 @@ func TestConfigPlaces(t *testing.T) {
 	if got := memory("--config", "missing.yaml"); got != "configuration file missing.yaml: no such file or directory" {
 		t.Errorf("with a file that is not there: %s", got)
 	}
+	for _, blank := range []string{"", " "} {
+		if got := memory("--config", blank); got != "--config is blank; name a file, or none" {
+			t.Errorf("with a blank name: %s", got)
+		}
+	}
 	if got := memory("--config", dir); got != "configuration file "+dir+": is a directory" {
 		t.Errorf("with a directory: %s", got)
 	}
@@ -471,6 +526,7 @@ func TestPrintConfigRoundTrip(t *testing.T) {
 		"shutdown_timeout: 1m30s # environment TINYBROKER_SHUTDOWN_TIMEOUT\n",
 		"log_level: debug # flag --log-level\n",
 		"consumer_capacity: 65536 # default\n",
+		"\n# auth_file: # default\n",
 	} {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %q in\n%s", want, first)

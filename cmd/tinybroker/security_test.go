@@ -234,8 +234,8 @@ func TestServeSecurityFiles(t *testing.T) {
 		want []string
 	}{
 		{"no auth file", []string{"--auth-file", i.Dir + "/x"}, []string{"auth_file: " + i.Dir + "/x: no such file or directory"}},
-		{"a blank path", []string{"--auth-file", ""}, []string{"auth_file: --auth-file is blank"}},
-		{"blank paths", []string{"--tls-cert=", "--tls-key= ", "--tls-client-ca=", "--auth-file", good}, []string{"tls_cert: --tls-cert is blank", "tls_key: --tls-key is blank", "tls_client_ca: --tls-client-ca is blank"}},
+		{"a blank path", []string{"--auth-file", ""}, []string{"tinybroker: --auth-file is blank; give it a value or leave it out"}},
+		{"blank paths", []string{"--tls-cert=", "--tls-key= ", "--tls-client-ca=", "--auth-file", good}, []string{"--tls-cert is blank", "--tls-key is blank", "--tls-client-ca is blank"}},
 		{"an empty one", []string{"--auth-file", i.File("empty", "", 0o600)}, []string{"auth_file: " + i.Dir + "/empty:1: names no identity"}},
 		{"a line end", []string{"--auth-file", i.File("newline", "\n", 0o600)}, []string{"/newline:1: names no identity"}},
 		{"that all can read", []string{"--auth-file", i.File("open.yaml", authText(fortressIdentities), 0o644)}, []string{"auth_file: " + i.Dir + "/open.yaml: holds a secret and is open to others (mode 0644)"}},

@@ -100,7 +100,7 @@ func (o *serveOptions) validate() error {
 		errs = append(errs, fmt.Errorf("max_message_size: %s is more than max_memory (%s), so the largest message could never be held",
 			exactSize(int64(o.broker.MaxMessageSize)), exactSize(o.broker.MaxMemory)))
 	}
-	errs = append(errs, o.files.validate(o.flags)...)
+	errs = append(errs, o.files.validate()...)
 	for _, address := range o.listen {
 		if err := checkListen("listen", address, o.insecure || o.files.missing() == "",
 			"can be reached from other machines, which needs TLS (tls_cert, tls_key) and authentication (auth_file): set both,"); err != nil {

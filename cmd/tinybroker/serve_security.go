@@ -25,20 +25,12 @@ func (f *securityFiles) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.tls.Key, "tls-key", "", "`file` with its private key, which others must not be able to read")
 	fs.StringVar(&f.tls.CA, "tls-client-ca", "", "`file` with the certificates of those who issue the clients' certificates")
 	fs.StringVar(&f.authFile, "auth-file", "", "`file` with the identities that may call and what each may do, which others must not be able to read")
+	notBlank(fs, "tls-cert", "tls-key", "tls-client-ca", "auth-file")
 }
 
-// validate checks how the settings go together, not what the files hold. A flag that is given and blank is refused: it is what a script has made of a
-// variable that nobody had set, and must not turn off what it was to turn on.
-func (f *securityFiles) validate(flags *pflag.FlagSet) []error {
+// validate checks how the settings go together, not what the files hold.
+func (f *securityFiles) validate() []error {
 	var errs []error
-	for _, name := range []string{"tls-cert", "tls-key", "tls-client-ca", "auth-file"} {
-		if given := flags.Lookup(name); given.Changed && strings.TrimSpace(given.Value.String()) == "" {
-			errs = append(errs, fmt.Errorf("%s: --%s is blank; name a file or leave it out", fileKey(name), name))
-		}
-	}
-	if len(errs) > 0 {
-		return errs
-	}
 	if (f.tls.Certificate == "") != (f.tls.Key == "") {
 		errs = append(errs, errors.New("tls_cert and tls_key: one does not work without the other"))
 	}
