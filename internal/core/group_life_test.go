@@ -95,6 +95,28 @@ func TestALaneWithoutMembersHandsItsMessagesOver(t *testing.T) {
 	})
 }
 
+// A delivery under way when a member ends may be written all the same: then its last number is that of the last message written.
+func TestTheEndOfAMemberKnowsWhatIsWritten(t *testing.T) {
+	for _, written := range []bool{true, false} {
+		b := newBroker(t, nil)
+		m := join(t, b, JoinOptions{})
+		publish(t, b, numbered("t", 0, 5)...)
+		var d Delivery
+		m.Take(&d, 1)
+		m.Settle(&d, true)
+		m.Take(&d, 1<<20)
+		m.Close()
+		m.Settle(&d, written)
+		want := uint64(1)
+		if written {
+			want = 5
+		}
+		if got := m.Ending().LastSequence; got != want {
+			t.Errorf("written: %v, the last delivery was %d, want %d", written, got, want)
+		}
+	}
+}
+
 func TestTakeoverInAGroup(t *testing.T) {
 	b := newBroker(t, nil)
 	first := join(t, b, JoinOptions{ID: "w"})

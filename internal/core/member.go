@@ -313,6 +313,8 @@ func (m *Member) Settle(d *Delivery, written bool) {
 	}
 	d.reset()
 	switch {
+	case m.ended && written:
+		m.ending.LastSequence = last
 	case m.ended:
 	case !written:
 		m.eachLocked(first, last, func(p *parcel) { g.giveBackLocked(p, giveBack{}) })

@@ -3,7 +3,6 @@ package rpc
 import (
 	"math"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -94,9 +93,6 @@ func allBut(numbers []uint64) (ranges []core.SequenceRange) {
 	return append(ranges, core.SequenceRange{First: next, Last: math.MaxUint64})
 }
 
-// maxNackDelay is the longest delay the broker takes.
-const maxNackDelay = maxRequestDuration*time.Second - 1
-
 func nackRequest(n nacked) *tinybrokerv1.SubscribeRequest {
 	nack := &tinybrokerv1.Nack{
 		Ranges: rangesToProto(joined(n.ranges)),
@@ -104,7 +100,7 @@ func nackRequest(n nacked) *tinybrokerv1.SubscribeRequest {
 		Reason: boundText(n.Reason),
 	}
 	if n.Delay != nil {
-		nack.Delay = durationpb.New(min(max(0, *n.Delay), maxNackDelay))
+		nack.Delay = durationpb.New(max(0, *n.Delay))
 	}
 	return &tinybrokerv1.SubscribeRequest{Request: &tinybrokerv1.SubscribeRequest_Nack{Nack: nack}}
 }

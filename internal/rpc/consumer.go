@@ -71,7 +71,7 @@ func answer(m *core.Member, request *tinybrokerv1.SubscribeRequest) error {
 		if err != nil {
 			return err
 		}
-		m.Extend(d, rangesFromProto(r.Extend.GetRanges())...)
+		m.Extend(min(d, maxRequestDuration), rangesFromProto(r.Extend.GetRanges())...)
 	case *tinybrokerv1.SubscribeRequest_Leave:
 		m.Leave()
 	case *tinybrokerv1.SubscribeRequest_Open:
@@ -130,21 +130,23 @@ func nackFromProto(n *tinybrokerv1.Nack) (core.Nack, error) {
 		if err != nil {
 			return nack, err
 		}
+		d = min(d, maxRequestDuration)
 		nack.Delay = &d
 	}
 	return nack, nil
 }
 
-// maxRequestDuration bounds delays and deadlines that a subscriber asks for.
-const maxRequestDuration = 24 * 60 * 60 // seconds
+// maxRequestDuration bounds delays and deadlines that a member asks for. It gets that instead of a longer one: an error would end its stream, and charge
+// it for everything in flight.
+const maxRequestDuration = 24 * time.Hour
 
 // durationFromProto reads a Duration that may be absent, which is 0.
 func durationFromProto(what string, d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
 	}
-	if d.CheckValid() != nil || d.GetSeconds() < 0 || d.GetNanos() < 0 || d.GetSeconds() >= maxRequestDuration {
-		return 0, fmt.Errorf("%w: %s is negative or more than a day", core.ErrProtocol, what)
+	if d.CheckValid() != nil || d.GetSeconds() < 0 || d.GetNanos() < 0 {
+		return 0, fmt.Errorf("%w: %s is negative or out of range", core.ErrProtocol, what)
 	}
 	return d.AsDuration(), nil
 }

@@ -98,11 +98,11 @@ func TestOddReplies(t *testing.T) {
 	}})
 	station.wantGroup(t, 4, 0, 6)
 	for name, r := range map[string]*tinybrokerv1.SubscribeRequest{
-		"nothing":            {},
-		"a second open":      {Request: &tinybrokerv1.SubscribeRequest_Open{Open: &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"a"}}}},
-		"an unknown action":  {Request: &tinybrokerv1.SubscribeRequest_Nack{Nack: &tinybrokerv1.Nack{Action: 9}}},
-		"a delay before now": {Request: &tinybrokerv1.SubscribeRequest_Nack{Nack: &tinybrokerv1.Nack{Delay: durationpb.New(-1)}}},
-		"a delay of years":   {Request: &tinybrokerv1.SubscribeRequest_Nack{Nack: &tinybrokerv1.Nack{Delay: durationpb.New(20000 * time.Hour)}}},
+		"nothing":             {},
+		"a second open":       {Request: &tinybrokerv1.SubscribeRequest_Open{Open: &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"a"}}}},
+		"an unknown action":   {Request: &tinybrokerv1.SubscribeRequest_Nack{Nack: &tinybrokerv1.Nack{Action: 9}}},
+		"a delay before now":  {Request: &tinybrokerv1.SubscribeRequest_Nack{Nack: &tinybrokerv1.Nack{Delay: durationpb.New(-1)}}},
+		"a delay of no sense": {Request: &tinybrokerv1.SubscribeRequest_Nack{Nack: &tinybrokerv1.Nack{Delay: &durationpb.Duration{Nanos: 2e9}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			odd := joinStock(t, stub, &tinybrokerv1.OpenSubscription{ConsumerGroup: "odd"})
@@ -111,4 +111,23 @@ func TestOddReplies(t *testing.T) {
 			checkStatus(t, err, codes.InvalidArgument, "PROTOCOL")
 		})
 	}
+}
+
+// TestLongWishes: a delay or a deadline of more than a day is one of a day, and no error that would end the stream and charge all that is in flight.
+func TestLongWishes(t *testing.T) {
+	station := newStation(t, nil)
+	stub := station.stub(t)
+	long := durationpb.New(20000 * time.Hour)
+	m := joinStock(t, stub, &tinybrokerv1.OpenSubscription{AckDeadline: durationpb.New(24 * time.Hour)})
+	publishCounted(t, stub, "a", 0, 3)
+	m.take(t, 3)
+	m.nack(t, &tinybrokerv1.Nack{Ranges: span(1, 0), Delay: long})
+	m.say(t, &tinybrokerv1.SubscribeRequest{Request: &tinybrokerv1.SubscribeRequest_Extend{
+		Extend: &tinybrokerv1.ExtendDeadline{Ranges: span(2, 0), Deadline: long},
+	}})
+	m.ack(t, 3, 0)
+	station.wantGroup(t, 1, 1, 1)
+
+	_, err := tryJoinStock(t, stub, &tinybrokerv1.OpenSubscription{ConsumerGroup: "other", AckDeadline: durationpb.New(24*time.Hour + 1)})
+	checkStatus(t, err, codes.InvalidArgument, "PROTOCOL")
 }

@@ -1557,7 +1557,7 @@ type Nack struct {
 	Ranges []*SequenceRange `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
 	// What is to happen with them. UNSPECIFIED: RETRY.
 	Action NackAction `protobuf:"varint,2,opt,name=action,proto3,enum=tinybroker.v1.NackAction" json:"action,omitempty"`
-	// RETRY: wait this long before delivering again. Absent: exponential backoff from 1 s to 30 s.
+	// RETRY: wait this long before delivering again; more than a day counts as a day. Absent: exponential backoff from 1 s to 30 s.
 	Delay *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
 	// REJECT: goes into the dead letter; at most 512 bytes are kept.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1628,7 +1628,7 @@ type ExtendDeadline struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Delivery numbers of this stream.
 	Ranges []*SequenceRange `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// The new deadline, counted from now. Absent: the group's ack_deadline.
+	// The new deadline, counted from now; more than a day counts as a day. Absent: the group's ack_deadline.
 	Deadline      *durationpb.Duration `protobuf:"bytes,2,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
