@@ -122,11 +122,11 @@ func codeOf(err error) int {
 			return c.code
 		}
 	}
-	if errors.As(err, &refused) && !isForeign(refused) {
-		return codeOfStatus(refused.Code())
-	}
 	if isUnreachable(err) {
 		return exitUnavailable
+	}
+	if errors.As(err, &refused) {
+		return codeOfStatus(refused.Code())
 	}
 	return exitOther
 }
@@ -174,9 +174,10 @@ func codeOfStatus(c codes.Code) int {
 	return exitOther
 }
 
-// isForeign reports whether what answered is no gRPC server at all. gRPC makes a status of its own of such an answer.
+// isForeign reports whether what answered is no gRPC server at all, and no proxy that misses the broker. gRPC makes a status of its own of such an
+// answer.
 func isForeign(e *rpc.Error) bool {
-	return strings.Contains(e.Error(), "unexpected HTTP status code") || strings.Contains(e.Error(), "unexpected content-type")
+	return e.Code() != codes.Unavailable && (strings.Contains(e.Error(), "unexpected HTTP status code") || strings.Contains(e.Error(), "unexpected content-type"))
 }
 
 func isUnreachable(err error) bool {

@@ -42,8 +42,8 @@ func run(args []string, s *streams) ending {
 		err = a.pages.err
 	}
 	var sig *signalError
-	if errors.Is(err, context.Canceled) && !errors.As(err, &sig) {
-		err = context.Cause(ctx)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) && !errors.As(err, &sig) {
+		err = cause
 	}
 	return endWith(err, s)
 }

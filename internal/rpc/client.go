@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,7 +63,7 @@ func (c *Client) Publish(ctx context.Context, m *core.Message, maxWait time.Dura
 	var response tinybrokerv1.PublishResponse
 	err = c.conn.Invoke(ctx, tinybrokerv1.BrokerService_Publish_FullMethodName, frameOfBytes(request), &response)
 	if err != nil {
-		return 0, c.callError(err)
+		return 0, c.callError(ctx, err)
 	}
 	return int(response.GetReceivers()), nil
 }
@@ -71,7 +72,7 @@ func (c *Client) Publish(ctx context.Context, m *core.Message, maxWait time.Dura
 func (c *Client) Health(ctx context.Context) (serving bool, err error) {
 	response, err := healthgrpc.NewHealthClient(c.conn).Check(ctx, &healthgrpc.HealthCheckRequest{})
 	if err != nil {
-		return false, c.callError(err)
+		return false, c.callError(ctx, err)
 	}
 	return response.GetStatus() == healthgrpc.HealthCheckResponse_SERVING, nil
 }
@@ -85,19 +86,42 @@ func (c *Client) Stats(ctx context.Context) (core.Stats, error) {
 	return snapshot.Broker, nil
 }
 
-// callError makes an error of a call fit for callers: what the broker said, or that it cannot be reached.
-func (c *Client) callError(err error) error {
+// callError makes an error of a call with ctx fit for callers: what the broker said, that it cannot be reached, or that ctx has ended. Only ctx
+// tells the last: the other end may answer CANCELLED, too.
+func (c *Client) callError(ctx context.Context, err error) error {
+	if st, ok := status.FromError(err); ok && ctx.Err() != nil && (st.Code() == codes.Canceled || st.Code() == codes.DeadlineExceeded) {
+		return &Error{st: st, cause: ctx.Err()}
+	}
+	return c.streamError(err)
+}
+
+// streamError is callError for a stream whose context has not ended.
+func (c *Client) streamError(err error) error {
 	if connectionLost(err) {
 		return &UnreachableError{Target: c.options.Target, Err: &lostError{cause: connectionCause(err), err: err}}
 	}
 	return fromStatus(err)
 }
 
-// connectionLost reports whether err comes from the transport and not from the broker.
+// connectionLost reports whether err comes from the transport, or from a proxy, and not from the broker. It must not be asked about the end of
+// a context of one's own: the broker cancels nothing and knows no deadline, so that such a status is taken for one from in between.
 func connectionLost(err error) bool {
 	st, ok := status.FromError(err)
-	return ok && st.Code() == codes.Unavailable && causeOf(st) == nil
+	if !ok || causeOf(st) != nil {
+		return false
+	}
+	switch st.Code() {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return true
+	}
+	return strings.HasPrefix(st.Message(), streamReset) || st.Message() == streamCut
 }
+
+// What gRPC says of a stream that was ended by HTTP/2 alone. What the broker has to say, its own failure too, comes with a status.
+const (
+	streamReset = "stream terminated by RST_STREAM with error code: "
+	streamCut   = "server closed the stream without sending trailers"
+)
 
 // frameOfBytes makes b a frame to send.
 func frameOfBytes(b []byte) *rawFrame { return &rawFrame{bufs: mem.BufferSlice{mem.SliceBuffer(b)}} }

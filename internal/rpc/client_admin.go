@@ -14,11 +14,11 @@ func (c *Client) Observe(ctx context.Context, q core.Query) (*core.Snapshot, err
 	defer cancel()
 	stream, err := tinybrokerv1.NewAdminServiceClient(c.conn).Watch(ctx, queryToProto(&q, 0))
 	if err != nil {
-		return nil, c.callError(err)
+		return nil, c.callError(ctx, err)
 	}
 	response, err := stream.Recv()
 	if err != nil {
-		return nil, c.callError(err)
+		return nil, c.callError(ctx, err)
 	}
 	return snapshotFromProto(response), nil
 }
@@ -30,12 +30,12 @@ func (c *Client) Watch(ctx context.Context, q core.Query, interval time.Duration
 	defer cancel()
 	stream, err := tinybrokerv1.NewAdminServiceClient(c.conn).Watch(ctx, queryToProto(&q, interval))
 	if err != nil {
-		return c.callError(err)
+		return c.callError(ctx, err)
 	}
 	for {
 		response, err := stream.Recv()
 		if err != nil {
-			return c.callError(err)
+			return c.callError(ctx, err)
 		}
 		if err := f(snapshotFromProto(response)); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (c *Client) Watch(ctx context.Context, q core.Query, interval time.Duration
 func (c *Client) CloseSubscription(ctx context.Context, id string) error {
 	_, err := tinybrokerv1.NewAdminServiceClient(c.conn).CloseSubscription(ctx, &tinybrokerv1.CloseSubscriptionRequest{SubscriptionId: id})
 	if err != nil {
-		return c.callError(err)
+		return c.callError(ctx, err)
 	}
 	return nil
 }

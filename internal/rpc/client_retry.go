@@ -32,16 +32,19 @@ func lossCause(err error) error {
 // errStreamEnded is the end of a stream for which the broker gave no reason.
 var errStreamEnded = errors.New("the broker ended the stream without a reason")
 
-// retryable reports whether a stream that ended with err is to be opened again: the connection is gone, the broker is
+// retryable reports whether a stream that ended with err is to be opened again: the connection or the stream is gone, the broker is
 // going, or it has no room at the moment.
 func retryable(err error) bool {
+	if connectionLost(err) || errors.Is(err, errStreamEnded) {
+		return true
+	}
 	switch status.Code(err) {
 	case codes.Unavailable:
 		return true
 	case codes.ResourceExhausted:
 		return !errors.Is(fromStatus(err), core.ErrMessageTooLarge)
 	}
-	return errors.Is(err, errStreamEnded)
+	return false
 }
 
 // retrial opens a stream again after it was lost. Not safe for concurrent use.
@@ -88,7 +91,7 @@ func (r *retrial) run(ctx context.Context, err error, open func(context.Context)
 func (c *Client) openFirst(ctx context.Context, open func(wait bool) error) error {
 	var gaps pauses
 	err := open(false)
-	for c.options.Wait && status.Code(err) == codes.Unavailable && ctx.Err() == nil {
+	for c.options.Wait && retryable(err) && status.Code(err) != codes.ResourceExhausted && ctx.Err() == nil {
 		if cause := sleep(ctx, gaps.afterLoss()); cause != nil {
 			return cause
 		}

@@ -44,6 +44,8 @@ var causes = []struct{ mark, cause string }{
 	{"error reading from server: EOF", "connection closed"},
 	{"unexpected EOF", "connection closed"},
 	{"transport is closing", "connection closed"},
+	{streamCut, "stream closed without a status"},
+	{"context canceled", "cancelled by the other end"},
 }
 
 // wrappings are what gRPC puts before the text of a cause.
@@ -56,7 +58,18 @@ var wrappings = []string{
 
 // connectionCause returns why a connection could not be made or was lost, in short words.
 func connectionCause(err error) string {
-	text := status.Convert(err).Message()
+	st := status.Convert(err)
+	text := st.Message()
+	if text == "" {
+		return st.Code().String()
+	}
+	if code, ok := strings.CutPrefix(text, streamReset); ok {
+		return "stream reset with " + boundText(code)
+	}
+	if answer, ok := strings.CutPrefix(text, "unexpected HTTP status code received from server: "); ok {
+		answer, _, _ = strings.Cut(answer, ";")
+		return "what is in between answers " + boundText(answer)
+	}
 	for _, c := range causes {
 		if strings.Contains(text, c.mark) {
 			return c.cause

@@ -256,7 +256,10 @@ func TestConnectionCause(t *testing.T) {
 		`connection error: desc = "transport: authentication handshake failed: tls: something new"`: "TLS: something new",
 		`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connectex: No connection could be made because the target machine actively refused it."`: "connection refused",
 		"name resolver error: produced zero addresses": "no such host",
-		"never seen before":                            "never seen before",
+		`unexpected HTTP status code received from server: 502 (Bad Gateway); transport: received unexpected content-type "text/html"`: "what is in between answers 502 (Bad Gateway)",
+		"context canceled":  "cancelled by the other end",
+		"":                  "Unavailable",
+		"never seen before": "never seen before",
 	} {
 		if got := connectionCause(status.Error(codes.Unavailable, text)); got != want {
 			t.Errorf("%q is told as %q, want %q", text, got, want)

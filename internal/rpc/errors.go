@@ -106,8 +106,8 @@ func foreignStatus(err error) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// Error is an error the broker answered with. errors.Is finds core's error in it, or context.Canceled or
-// context.DeadlineExceeded; status.FromError finds the gRPC status.
+// Error is an error the broker answered with. errors.Is finds core's error in it; status.FromError finds the gRPC status. A call that ended
+// since its own context did is told in it too: errors.Is then finds the context's error.
 type Error struct {
 	st    *status.Status
 	cause error // may be nil
@@ -121,7 +121,7 @@ func (e *Error) Error() string {
 	return e.st.Code().String()
 }
 
-// Unwrap returns core's error, or that of package context; nil for a status that is none of them.
+// Unwrap returns core's error, or that of the context of the call; nil for a status that is none of them.
 func (e *Error) Unwrap() error { return e.cause }
 
 // GRPCStatus returns the status as it came.
@@ -153,16 +153,9 @@ func causeOf(st *status.Status) error {
 			}
 		}
 	}
-	switch st.Code() {
-	case codes.Canceled:
-		return context.Canceled
-	case codes.DeadlineExceeded:
-		return context.DeadlineExceeded
-	case codes.ResourceExhausted:
+	if st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "larger than max") {
 		// A message too large for the broker's transport: gRPC has answered before the broker could.
-		if strings.Contains(st.Message(), "larger than max") {
-			return core.ErrMessageTooLarge
-		}
+		return core.ErrMessageTooLarge
 	}
 	return nil
 }

@@ -120,11 +120,6 @@ func TestFromStatusOfOtherErrors(t *testing.T) {
 	if err := fromStatus(io.EOF); err != io.EOF { //nolint:errorlint // as it is
 		t.Errorf("io.EOF: %v", err)
 	}
-	for code, cause := range map[codes.Code]error{codes.Canceled: context.Canceled, codes.DeadlineExceeded: context.DeadlineExceeded} {
-		if err := fromStatus(status.Error(code, "x")); !errors.Is(err, cause) {
-			t.Errorf("%v: %v", code, err)
-		}
-	}
 	err := fromStatus(status.Error(codes.PermissionDenied, ""))
 	var answered *Error
 	if !errors.As(err, &answered) || answered.Code() != codes.PermissionDenied || err.Error() != "PermissionDenied" {

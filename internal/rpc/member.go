@@ -44,6 +44,7 @@ type membership struct {
 	asked   bool // it was told to leave; else it leaves since a handler did not return in time
 	told    bool // the broker knows that it leaves
 	last    bool // nothing more will be said
+	silent  bool // the broker has not answered that
 	ended   bool // the stream is over
 	timer   *time.Timer
 }
@@ -214,7 +215,22 @@ func (m *membership) finishLocked() {
 	if m.timer != nil {
 		m.timer.Stop()
 	}
-	m.timer = time.AfterFunc(leaveTimeout, m.cancel)
+	m.timer = time.AfterFunc(leaveTimeout, m.giveUp)
+}
+
+// giveUp ends the stream on which the broker does not confirm.
+func (m *membership) giveUp() {
+	m.mu.Lock()
+	m.silent = !m.ended
+	m.mu.Unlock()
+	m.cancel()
+}
+
+// unanswered reports whether the stream was given up since the broker did not confirm.
+func (m *membership) unanswered() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.silent
 }
 
 // hung reports whether the member left by itself, since a handler did not return in time.

@@ -99,7 +99,7 @@ func (c *Client) Publisher(ctx context.Context, o PublisherOptions) (*Publisher,
 	})
 	if err != nil {
 		cancel()
-		return nil, c.callError(err)
+		return nil, c.callError(ctx, err)
 	}
 	c.publishers.Go(func() { p.run(life, stream) })
 	return p, nil

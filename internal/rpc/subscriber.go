@@ -7,9 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
@@ -50,7 +47,7 @@ func (c *Client) Subscribe(ctx context.Context, o SubscribeOptions, handle func(
 		return err
 	})
 	if err != nil {
-		return c.callError(err)
+		return c.callError(ctx, err)
 	}
 	for {
 		ended := s.serve(call)
@@ -121,10 +118,10 @@ func (s *subscriber) outcome(call *subscribeCall, ended, err error) error {
 	case !s.stopped:
 		return err
 	case s.result == nil && call.acks() && !hasLeft(ended):
-		if status.Code(ended) == codes.Canceled {
+		if call.member.unanswered() {
 			ended = errNoFarewell
 		}
-		return fmt.Errorf("the last acknowledgements may be lost: %w", s.client.callError(ended))
+		return fmt.Errorf("the last acknowledgements may be lost: %w", s.client.streamError(ended))
 	}
 	return s.result
 }
@@ -169,7 +166,7 @@ func (s *subscriber) reopen(last *subscribeCall, err error) (call *subscribeCall
 		}
 	}
 	if s.lostAt = time.Now(); !retryable(err) {
-		return nil, s.client.callError(err)
+		return nil, fromStatus(err)
 	}
 	return call, s.retry.run(s.ctx, err, func(opening context.Context) (err error) {
 		call, err = s.open(opening, true)

@@ -1,0 +1,52 @@
+//go:build unix
+
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A proxy that answers every call with a status of its own, in place of a broker.
+func startMiddle(t *testing.T, code codes.Code) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(code, "from the middle") }))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// Nobody has asked for an end, so whatever is cancelled by what is in between is no success.
+func TestCancelledInBetween(t *testing.T) {
+	t.Parallel()
+	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable} {
+		address := startMiddle(t, code)
+		for _, args := range [][]string{
+			{"status"}, {"status", "-q"}, {"ls", "subs"}, {"top", "--once"},
+			{"sub", "x"}, {"sub", "x", "-n", "1"}, {"sub", "x", "-g", "g"}, {"pub", "x", "y"}, {"pub", "x"},
+			{"bench", "--msgs", "1"},
+		} {
+			p := start(t, append(args, "-s", address), reading(strings.NewReader("a\nb\n")))
+			p.ended(exitUnavailable)
+			got := p.stderr.String()
+			if !strings.Contains(got, "cannot reach broker at "+address+": from the middle") || strings.Count(got, "\n") != 1 || p.stdout.String() != "" {
+				t.Errorf("%v, %q: %q", code, args, got)
+			}
+		}
+	}
+}
