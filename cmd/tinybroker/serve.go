@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -187,7 +188,9 @@ for the garbage collector (32 MiB each at least), 512 KiB for a connection and
 func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	ignoreBrokenPipe()
 	level := new(slog.LevelVar)
-	log := newLogger(o, a.err, level)
+	lines := newLogWriter(a.err, newLogger(o, a.err, level))
+	defer lines.close(logPatience)
+	log := newLogger(o, lines, level)
 	guard, err := loadSecurity(o.files, log)
 	if err != nil {
 		return err
@@ -221,9 +224,9 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	defer tuneCollector(o.broker.MaxMemory)()
 	defer giveBackMemory(broker.MemoryUsed, 5*time.Second)()
 
-	reloads := newReloader(a, o, level, guard.reloadables(server)...)
+	reloads := newReloader(a, o, lines, level, guard.reloadables(server)...)
 	reloads.stopping = ctx.Done()
-	addrFile, err := announce(a, o, log, listeners, pages)
+	addrFile, err := announce(lines, o, log, listeners, pages)
 	manager := &supervisor{log: log}
 	stopWatchdog := func() {}
 	if err == nil {
@@ -284,7 +287,7 @@ const ownFiles = 150
 
 // announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
 // address file, if there is to be one.
-func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
+func announce(w io.Writer, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
 	for _, address := range o.listen {
 		if loopback, err := isLoopback(address); err == nil && !loopback && o.files.missing() != "" {
 			log.Warn("listening without "+o.files.missing()+" on an address that other machines may reach", "listen", address)
@@ -297,7 +300,7 @@ func announce(a *app, o *serveOptions, log *slog.Logger, listeners []net.Listene
 		log.Warn("fewer files may be open than max_connections needs; raise the limit (ulimit -n, LimitNOFILE)", "limit", most, "needed", wanted)
 	}
 	for _, l := range listeners {
-		announceAddress(a.err, o, addressOf(l))
+		announceAddress(w, o, addressOf(l))
 	}
 	if pages != nil {
 		pages.announce(o, log)

@@ -7,6 +7,9 @@ import (
 )
 
 func (o *serveOptions) textLog(w io.Writer) bool {
+	if l, ok := w.(*logWriter); ok {
+		w = l.to
+	}
 	return o.logFormat == "text" || o.logFormat == "auto" && isTerminal(w)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -33,15 +34,15 @@ type reloader struct {
 	stopping <-chan struct{}
 }
 
-// newReloader returns one for the settings that serve was started with, and for parts.
-func newReloader(a *app, o *serveOptions, level *slog.LevelVar, parts ...reloadable) *reloader {
+// newReloader returns one for the settings that serve was started with, and for parts. It logs to w.
+func newReloader(a *app, o *serveOptions, w io.Writer, level *slog.LevelVar, parts ...reloadable) *reloader {
 	s := &liveSettings{flags: o.flags, live: map[string]func(string){
 		"log-level": func(name string) { setLevel(level, name) },
 	}}
 	if a.config.file != nil {
 		s.path = a.config.file.path
 	}
-	return &reloader{log: slog.New(newHandler(o, a.err, slog.LevelInfo)), settings: s, parts: parts}
+	return &reloader{log: slog.New(newHandler(o, w, slog.LevelInfo)), settings: s, parts: parts}
 }
 
 // reload does one, and writes one line about it. False: it was refused.
