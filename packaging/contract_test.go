@@ -71,6 +71,28 @@ func TestCIIsMakeCheck(t *testing.T) {
 	}
 }
 
+// The unit goes on trying, as long as an address may become free or appear; only what is wrong in itself it does not try again.
+func TestUnitGoesOnTrying(t *testing.T) {
+	section, settings := "", map[string]string{}
+	for line := range strings.Lines(readFile(t, "tinybroker.service")) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			section = line
+		} else if key, value, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(line, "#") {
+			settings[section+key] = value
+		}
+	}
+	for key, want := range map[string]string{
+		"[Unit]StartLimitIntervalSec":       "0",
+		"[Service]Restart":                  "on-failure",
+		"[Service]RestartPreventExitStatus": "64 78",
+	} {
+		if settings[key] != want {
+			t.Errorf("%s=%s, want %s", key, settings[key], want)
+		}
+	}
+}
+
 // Every exception in the linter's configuration says why.
 func TestLinterExceptionsHaveReasons(t *testing.T) {
 	lines := strings.Split(readFile(t, "../.golangci.yml"), "\n")

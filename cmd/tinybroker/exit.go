@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -42,7 +43,7 @@ var exitCodes = []struct {
 	{exitUsage, "wrong usage: an unknown flag, a bad value, topic, pattern, group setting"},
 	{exitInput, "bad input: framing, JSON, a template, or a message that is too large"},
 	{exitNoInput, "an input file cannot be read"},
-	{exitUnavailable, "no broker there, or it is lost for good; serve: the address is taken"},
+	{exitUnavailable, "no broker there, or lost for good; serve: the address is taken or missing"},
 	{exitIO, "writing to standard output or to a file failed"},
 	{exitRetry, "try again later: evicted, or the broker has no room"},
 	{exitVersion, "the broker does not know the request: its version differs"},
@@ -248,10 +249,14 @@ type mistakes []error
 func (m mistakes) Error() string   { return errors.Join(m...).Error() }
 func (m mistakes) Unwrap() []error { return m }
 
-// asConfigError is the failure by mistakes in the configuration; nil when there are none.
+// asConfigError is the failure by mistakes in the configuration; nil when there are none. What time may mend by itself is none, if that is
+// all there is.
 func (m mistakes) asConfigError() error {
 	if len(m) == 0 {
 		return nil
+	}
+	if !slices.ContainsFunc(m, func(err error) bool { return codeOf(err) != exitUnavailable }) {
+		return &exitError{code: exitUnavailable, err: m}
 	}
 	return &exitError{code: exitConfig, err: m}
 }

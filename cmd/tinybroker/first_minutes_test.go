@@ -42,7 +42,7 @@ func TestFirstMistakes(t *testing.T) {
 		{[]string{"serve", "127.0.0.1:7711"}, exitUsage, "serve: takes no arguments, got \"127.0.0.1:7711\"\nhint: an address goes after --listen"},
 		{[]string{"serve", "--listen", "7711"}, exitConfig, `listen: "7711" is not host:port or unix:///path; write 127.0.0.1:7711`},
 		{[]string{"serve", "--listen", "localhost"}, exitConfig, `listen: "localhost" is not host:port or unix:///path; write localhost:7710`},
-		{[]string{"serve", "--listen", "192.0.2.1:7710", "--insecure"}, exitConfig,
+		{[]string{"serve", "--listen", "192.0.2.1:7710", "--insecure"}, exitUnavailable,
 			"assign requested address\nhint: no network interface of this machine has that address"},
 
 		{[]string{"serve", "--send-timeout", "soon"}, exitUsage, `--send-timeout: "soon" is not a duration such as 500ms, 5s or 1m30s`},

@@ -55,7 +55,7 @@ func checkListen(setting, address string, allowed bool, against string) error {
 	}
 	loopback, err := isLoopback(address)
 	if err != nil {
-		return fmt.Errorf("%s: %q: %s", setting, address, rootCause(err))
+		return failf(exitUnavailable, "%s: %q: %s", setting, address, rootCause(err)) // a name
 	}
 	if !loopback {
 		return fmt.Errorf("%s: %q %s bind to 127.0.0.1, or allow it with --insecure (insecure: true)", setting, address, against)
@@ -211,14 +211,28 @@ func listenError(address string, err error) error {
 			code: exitUnavailable, err: fmt.Errorf("listen on %s: address already in use; is another tinybroker running?", address),
 			hint: fmt.Sprintf("tinybroker status -s %s tells; %s", address, anotherAddress(address)),
 		}
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return withHint(failf(exitConfig, "listen on %s: %s", address, rootCause(err)), "no network interface of this machine has that address")
+	case isAddressMissing(address, err):
+		return withHint(failf(exitUnavailable, "listen on %s: %s", address, rootCause(err)), "no network interface of this machine has that address")
+	case isUnresolved(err):
+		return failf(exitUnavailable, "listen on %s: %s", address, rootCause(err))
 	case errors.Is(err, errNotSocket):
 		return failf(exitUnavailable, "listen on %s: %s", address, rootCause(err))
 	case errors.Is(err, syscall.EINVAL) && isSocketAddress(address):
 		return failf(exitConfig, "listen on %s: the path of a unix socket is at most about 100 bytes long", address)
 	}
 	return failf(exitConfig, "listen on %s: %s", address, rootCause(err))
+}
+
+// isAddressMissing reports whether the machine has not got the address. While it boots, that may be a matter of moments, and so may be
+// a name that is not known yet.
+func isAddressMissing(address string, err error) bool {
+	ofInterface := strings.Contains(address, "%") // EINVAL is how an interface that is not there shows
+	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EINVAL) && ofInterface && !isSocketAddress(address)
+}
+
+func isUnresolved(err error) bool {
+	_, ok := errors.AsType[*net.DNSError](err)
+	return ok
 }
 
 // addressOf is what a client gives to --server to reach l.
