@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -50,6 +51,7 @@ var exitCodes = []struct {
 	{exitAuth, "not authenticated or not allowed"},
 	{exitConfig, "the configuration is wrong"},
 	{exitShort, "--for or --idle ended before --count messages came"},
+	{128 + int(syscall.SIGHUP), "ended by SIGHUP: the terminal has gone"},
 	{128 + int(syscall.SIGINT), "ended by SIGINT (Ctrl-C)"},
 	{exitPipe, "ended by SIGPIPE: the reader of standard output has gone"},
 	{128 + int(syscall.SIGTERM), "ended by SIGTERM"},
@@ -208,11 +210,18 @@ func endWith(err error, s *streams) ending {
 	if err == nil || isSilent(err) {
 		return end
 	}
+	var text strings.Builder
 	for _, line := range errorLines(err) {
-		fmt.Fprintln(s.err, "tinybroker: "+oneLine(line))
+		fmt.Fprintln(&text, "tinybroker: "+oneLine(line))
 	}
 	if hint := hintOf(err); hint != "" {
-		fmt.Fprintln(s.err, "hint: "+oneLine(hint))
+		fmt.Fprintln(&text, "hint: "+oneLine(hint))
+	}
+	say := func() { _, _ = io.WriteString(s.err, text.String()) } // nobody could be told of a failure
+	if end.signal != nil {
+		within(writePatience, say)
+	} else {
+		say()
 	}
 	return end
 }

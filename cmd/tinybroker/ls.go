@@ -40,7 +40,10 @@ func (o *lsOptions) addFlags(fs *pflag.FlagSet) {
 func newLsCmd(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command {
 	o := &lsOptions{clientOptions: newClientOptions(), rowOptions: newRowOptions()}
 	if runF == nil {
-		runF = func(ctx context.Context, o *lsOptions) error { return runLs(ctx, a, o) }
+		runF = func(ctx context.Context, o *lsOptions) error {
+			_, err := leaving(ctx, writePatience, func() error { return runLs(ctx, a, o) })
+			return err
+		}
 	}
 	names := make([]cobra.Completion, len(lsKinds))
 	for i, k := range lsKinds {

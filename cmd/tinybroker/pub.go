@@ -107,7 +107,8 @@ framing:
 
 The exit code is 0 only when the broker has confirmed every message. When the
 connection is lost, what is unconfirmed is sent again once it is back: a message
-that had arrived before then comes twice.
+that had arrived before then comes twice. When it is stopped, or its terminal is
+closed, it waits 2 seconds at most for what is unconfirmed.
 
 With -T, topic, payload, key and headers are Go templates that know:
 

@@ -49,6 +49,16 @@ func runPub(ctx context.Context, a *app, o *pubOptions) error {
 		o: o, notices: o.notices(a.streams), stdin: a.in, composer: composer,
 		pacer: pacer{gap: o.gap()}, receipts: newReceiptWriter(a.out, o.tee, o.output == "json"),
 	}
+	left, err := leaving(ctx, interruptPatience+writePatience, func() error { return s.publishAll(ctx, a) })
+	if left {
+		return s.result(err, nil)
+	}
+	return err
+}
+
+// publishAll publishes all there is, and waits for the confirmations.
+func (s *pubSession) publishAll(ctx context.Context, a *app) error {
+	o := s.o
 	client, err := o.dial(ctx, s.notices, new(link))
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,6 +21,7 @@ type app struct {
 	children children                      // processes that end with this one
 	terminal atomic.Pointer[terminalState] // as it was before a screen was drawn on it; nil: none is
 	hangups  <-chan os.Signal              // SIGHUPs, for serve
+	signals  *signalWatch                  // ends the context of the command; nil: nobody watches
 }
 
 // abort is what must be done before the process ends at once.
@@ -33,8 +35,9 @@ func (a *app) abort() {
 // run is the program: it parses, runs one command, prints its error, and says how to end.
 func run(args []string, s *streams) ending {
 	a := &app{streams: s}
-	ctx, stop := watchSignals(context.Background(), a.abort)
-	defer stop()
+	ctx, signals := watchSignals(context.Background(), a.abort)
+	a.signals = signals
+	defer signals.stop()
 	root := newRootCmd(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -124,8 +127,11 @@ func (a *app) configure(cmd *cobra.Command) error {
 	if section == "" {
 		return nil
 	}
-	if section == sectionServe {
+	switch {
+	case section == sectionServe:
 		a.hangups = watchHangups()
+	case a.signals != nil:
+		a.signals.add(syscall.SIGHUP) // the terminal has gone: time to leave in order
 	}
 	c, err := loadConfig(cmd.Flags())
 	unknown := unknownEnvironment(cmd.Root())

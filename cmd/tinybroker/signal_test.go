@@ -64,7 +64,7 @@ func stuckPipe(t *testing.T) *os.File {
 func TestSubStopsBySignal(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		sub := b.sub([]string{"x"})
 		sub.signal(s)
 		sub.ended(128 + int(s))
@@ -138,7 +138,7 @@ func TestIgnoredSignalStaysIgnored(t *testing.T) {
 func TestPubInterrupted(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		pub := start(t, []string{"pub", "x", "-s", b.address, "-v"}, withStdin)
 		fmt.Fprint(pub.stdin, "1\n2\n3\nhalf")
 		pub.says("line 3: accepted")
@@ -179,4 +179,100 @@ func TestPubInterruptedUnconfirmed(t *testing.T) {
 		t.Error(pubs[0].stderr.String())
 	}
 	b.signal(syscall.SIGCONT)
+}
+
+// A command whose output nobody takes ends by one signal.
+func TestStuckOutputStopsBySignal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	lines := strings.Repeat("xxxxxxx\n", 20_000) // more than a pipe holds, in whatever form
+	stuckError := func(p *process) { p.cmd.Stderr = stuckPipe(t) }
+	for _, c := range []struct {
+		args []string
+		out  processOption
+	}{
+		{[]string{"pub", "x", "-o", "json", "-r", "20000"}, writing(stuckPipe(t))},
+		{[]string{"pub", "x", "--tee"}, writing(stuckPipe(t))},
+		{[]string{"pub", "x", "-v"}, stuckError},
+		{[]string{"top", "--batch", "--interval", "250ms", "-o", "json"}, writing(fullPipe(t))},
+		{[]string{"ls", "topics"}, writing(fullPipe(t))},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			p := start(t, append(c.args, "-s", b.address), reading(strings.NewReader(lines)), c.out)
+			time.Sleep(time.Second) // to have it sit in its write
+			p.signal(syscall.SIGTERM)
+			began := time.Now()
+			p.ended(128 + int(syscall.SIGTERM))
+			if took := time.Since(began); took > interruptPatience+10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if said := p.stderr.String(); strings.HasPrefix(c.args[0], "pub") && c.args[2] != "-v" && !strings.Contains(said, "tinybroker: interrupted: ") {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}
+
+// When its terminal is closed a member lets its command finish and acknowledges the message, and no other gets it meanwhile.
+func TestHangupLetsCommandsFinish(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	dir := t.TempDir()
+	sub := b.sub([]string{"jobs", "-g", "workers", "-x", `touch "$DIR/begun"; until [ -e "$DIR/go" ]; do sleep 0.05; done; touch "$DIR/done"`}, env("DIR="+dir))
+	b.pub("", "jobs", "job")
+	waitFile(t, dir+"/begun")
+	for range 3 { // the kernel and the shell both say so
+		sub.signal(syscall.SIGHUP)
+		time.Sleep(2 * sameSignal)
+	}
+	other := start(t, []string{"sub", "jobs", "-g", "workers", "-n", "1", "--for", "1s", "-s", b.address})
+	other.ended(exitShort)
+	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sub.ended(128 + int(syscall.SIGHUP))
+	waitFile(t, dir+"/done")
+	start(t, []string{"sub", "jobs", "-g", "workers", "-n", "1", "--for", "500ms", "-s", b.address}).ended(exitShort)
+}
+
+// nohup keeps a command alive.
+func TestIgnoredHangup(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	ready := t.TempDir() + "/ready"
+	shell := exec.Command("sh", "-c", `trap '' HUP; exec tinybroker sub x -n 1 --ready-file "$READY"`)
+	shell.Env = testEnv(t, "TINYBROKER_SERVER="+b.address, "READY="+ready)
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFile(t, ready)
+	if err := shell.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	b.pub("", "x", "y")
+	if err := shell.Wait(); err != nil {
+		t.Errorf("the subscriber ended with %v", err)
+	}
+}
+
+func TestIsDouble(t *testing.T) {
+	const soon, late = sameSignal / 2, 2 * sameSignal
+	for _, c := range []struct {
+		first, second os.Signal
+		after         time.Duration
+		want          bool
+	}{
+		{syscall.SIGTERM, syscall.SIGTERM, soon, true},
+		{syscall.SIGTERM, syscall.SIGTERM, late, false},
+		{syscall.SIGTERM, syscall.SIGINT, soon, false},
+		{syscall.SIGHUP, syscall.SIGHUP, late, true},
+		{syscall.SIGTERM, syscall.SIGHUP, late, true},
+		{syscall.SIGHUP, syscall.SIGTERM, soon, true},
+		{syscall.SIGHUP, syscall.SIGTERM, late, false},
+	} {
+		if got := isDouble(c.first, c.second, c.after); got != c.want {
+			t.Errorf("%v and %v after %v: %v", c.first, c.second, c.after, got)
+		}
+	}
 }

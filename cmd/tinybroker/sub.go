@@ -144,8 +144,8 @@ What it prints goes on, line by line. In a group, exit code 0 acknowledges the
 message and 65 rejects it; after any other it is delivered again, some seconds
 later. When it was rejected, or delivered --max-attempts times, it becomes a
 dead letter on $tb.dlq.GROUP. Without a group a failure is only reported.
-Commands that run when sub is stopped have --grace to finish; a second signal
-kills them.
+Commands that run when sub is stopped, or its terminal is closed, have --grace
+to finish; a second signal kills them.
 
 The exit code is 0 when --count messages came, or when --for or --idle ended and
 no --count was given. It is 124 when they ended short of --count, and 69 when

@@ -18,7 +18,7 @@ import (
 const (
 	// outputBuffer is how much is written at once while messages come faster than they can be written one by one.
 	outputBuffer = 64 << 10
-	// writePatience is how long an ended sub waits for a write that its reader does not take.
+	// writePatience is how long a command that was ended waits for a write that its reader does not take.
 	writePatience = 500 * time.Millisecond
 	// leavePatience is how long it waits beyond that for the broker to confirm that it has left its group.
 	leavePatience = 2 * time.Second
@@ -90,18 +90,7 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 		defer r.finish()
 		request.Parallel, handle = o.execParallel, r.handle
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- client.Subscribe(ctx, request, handle) }()
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		// A write to a reader that does not read cannot be interrupted, and shall not keep the process.
-		select {
-		case err = <-ended:
-		case <-time.After(o.stopPatience()):
-			err = context.Cause(ctx)
-		}
-	}
+	_, err = leaving(ctx, o.stopPatience(), func() error { return client.Subscribe(ctx, request, handle) })
 	return s.result(ctx, err)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -20,10 +21,15 @@ func saveTerminal(in, out *os.File) (*terminalState, error) {
 	return &terminalState{in, out, modes}, nil
 }
 
+// restorePatience is how long a terminal has to take what gives it back: one that takes nothing shall not keep the process.
+const restorePatience = 100 * time.Millisecond
+
 // restore is for the end of a process that has no time to leave its screen in order.
 func (t *terminalState) restore() {
-	// Nothing can be done about a failure.
-	_ = term.Restore(int(t.in.Fd()), t.modes)
-	// No bracketed paste, the cursor, and the screen that was there before.
-	_, _ = t.out.WriteString("\x1b[?2004l\x1b[?25h\x1b[?1049l")
+	within(restorePatience, func() {
+		// Nothing can be done about a failure.
+		_ = term.Restore(int(t.in.Fd()), t.modes)
+		// No bracketed paste, the cursor, and the screen that was there before.
+		_, _ = t.out.WriteString("\x1b[?2004l\x1b[?25h\x1b[?1049l")
+	})
 }

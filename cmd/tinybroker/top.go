@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,18 +130,22 @@ func runTop(ctx context.Context, a *app, o *topOptions) error {
 	if err := source.begin(ctx); err != nil {
 		return err
 	}
-	ctx, stop := withHangup(ctx)
-	defer stop()
 	if before, err := saveTerminal(in, out); err == nil {
 		a.terminal.Store(before)
 		defer a.terminal.Store(nil)
 	}
-	return topEnd(a, o, tui.Run(ctx, source, tui.Options{
-		Address: o.server, View: o.view(), Interval: o.interval,
-		Sort: o.sort, Reverse: o.reverse, Filter: o.filter, Limit: o.limit,
-		ASCII: o.ascii, Color: useColor(o.color, out),
-		ReconnectTimeout: o.reconnectTimeout, NoReconnect: o.noReconnect, Suspend: suspend,
-	}, in, out))
+	left, err := leaving(ctx, writePatience, func() error {
+		return tui.Run(ctx, source, tui.Options{
+			Address: o.server, View: o.view(), Interval: o.interval,
+			Sort: o.sort, Reverse: o.reverse, Filter: o.filter, Limit: o.limit,
+			ASCII: o.ascii, Color: useColor(o.color, out),
+			ReconnectTimeout: o.reconnectTimeout, NoReconnect: o.noReconnect, Suspend: suspend,
+		}, in, out)
+	})
+	if before := a.terminal.Load(); left && before != nil {
+		before.restore()
+	}
+	return topEnd(a, o, err)
 }
 
 // terminals are standard input and output, if a screen can be drawn there.
@@ -163,29 +165,6 @@ func terminals(a *app) (in, out *os.File, err error) {
 	}
 	return nil, nil, &exitError{
 		code: exitUsage, err: fmt.Errorf("top: needs a terminal: %s", why), hint: "use --once for one snapshot, --batch for one after the other",
-	}
-}
-
-// withHangup ends the context when the terminal goes away, so that it is left in order also where it stays.
-func withHangup(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	if signal.Ignored(syscall.SIGHUP) {
-		return ctx, func() { cancel(nil) }
-	}
-	ch := make(chan os.Signal, 1)
-	signal.Notify(ch, syscall.SIGHUP)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if s, ok := <-ch; ok {
-			cancel(&signalError{s})
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(ch)
-		close(ch)
-		<-done
-		cancel(nil)
 	}
 }
 

@@ -25,6 +25,11 @@ type topPrinter struct {
 
 // printTop is top without a screen.
 func printTop(ctx context.Context, a *app, o *topOptions) error {
+	_, err := leaving(ctx, writePatience, func() error { return printSnapshots(ctx, a, o) })
+	return err
+}
+
+func printSnapshots(ctx context.Context, a *app, o *topOptions) error {
 	p := &topPrinter{o: o, out: a.out, notices: o.notices(a.streams), source: &topSource{options: o.clientOptions}}
 	defer p.source.close()
 	ctx, stop := context.WithCancelCause(ctx)

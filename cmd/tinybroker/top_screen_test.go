@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 )
 
 // load keeps some traffic going until the test ends.
@@ -304,5 +305,61 @@ func TestTopWithoutTerminal(t *testing.T) {
 	s.shows("tinybroker: cannot reach broker at 127.0.0.1:1: connection refused")
 	if bytes.Contains(s.bytes(), []byte("\x1b")) {
 		t.Error("draws though there is no broker")
+	}
+}
+
+// A terminal that takes nothing, as that of a connection that hangs, keeps nobody from ending top.
+func TestTopEndsOnStuckTerminal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	load(t, b)
+	for _, twice := range []bool{false, true} {
+		tty, slave, err := pty.Open()
+		if err != nil {
+			t.Skip(err)
+		}
+		defer tty.Close()
+		defer slave.Close()
+		if err := pty.Setsize(tty, &pty.Winsize{Rows: 50, Cols: 150}); err != nil {
+			t.Fatal(err)
+		}
+		before, err := unix.IoctlGetTermios(int(slave.Fd()), ioctlGetTermios)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, []string{"top", "-s", b.address, "--interval", "250ms"}, reading(slave), writing(slave), func(p *process) {
+			p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			p.cmd.Env = append(p.cmd.Env, "TERM=xterm-256color")
+		})
+		eventually(t, "the screen is there", func() bool {
+			now, err := unix.IoctlGetTermios(int(slave.Fd()), ioctlGetTermios)
+			return err == nil && *now != *before
+		})
+		fill, err := unix.Open(slave.Name(), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = unix.Write(fill, []byte("."))
+		}
+		unix.Close(fill)
+		time.Sleep(time.Second) // to have a frame wait
+		s.signal(syscall.SIGTERM)
+		if twice {
+			time.Sleep(2 * sameSignal)
+			s.signal(syscall.SIGTERM)
+		}
+		began := time.Now()
+		s.ended(128 + int(syscall.SIGTERM))
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		after, err := unix.IoctlGetTermios(int(slave.Fd()), ioctlGetTermios)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *after != *before {
+			t.Errorf("the terminal's modes are\n%+v\nand were\n%+v", *after, *before)
+		}
 	}
 }
