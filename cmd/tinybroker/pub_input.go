@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 )
 
 // maxRecord bounds what is kept in memory of one input record. It is far above what a broker takes by default. What is longer is
@@ -98,7 +97,7 @@ func (b *buffer) failure() error {
 
 // left is how much there is still to read of a regular file; ok is false for any other input.
 func (b *buffer) left() (n int64, ok bool) {
-	f, ok := b.r.(*os.File)
+	f, ok := fileOf(b.r)
 	if !ok {
 		return 0, false
 	}

@@ -14,7 +14,7 @@ import (
 // watchReader calls gone once when nobody can read any more what is written to w, so that a subscriber with nothing to
 // write notices that `head` has left. It watches nothing but files. The returned function ends the watch.
 func watchReader(w io.Writer, gone func()) (stop func()) {
-	f, ok := w.(*os.File)
+	f, ok := fileOf(w)
 	if !ok {
 		return func() {}
 	}

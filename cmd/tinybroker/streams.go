@@ -19,7 +19,7 @@ type streams struct {
 }
 
 func systemStreams() *streams {
-	return &streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	return &streams{in: patientFile{os.Stdin}, out: patientFile{os.Stdout}, err: patientFile{os.Stderr}}
 }
 
 // checkedWriter is standard output for the pages that cobra writes: help, the version, completion scripts. It remembers the
@@ -43,7 +43,7 @@ func (c *checkedWriter) Write(p []byte) (int, error) {
 
 // isTerminal reports whether a stream is a terminal. It asks the operating system, never the terminal.
 func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := fileOf(stream)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -127,7 +127,7 @@ func (n *notices) clearLocked() {
 // go on to the next row. A terminal that does not know its width is taken for one of the usual width.
 func (n *notices) room() int {
 	width := 0
-	if f, ok := n.w.(*os.File); ok {
+	if f, ok := fileOf(n.w); ok {
 		width, _, _ = term.GetSize(int(f.Fd()))
 	}
 	if width <= 0 {

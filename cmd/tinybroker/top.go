@@ -150,8 +150,8 @@ func runTop(ctx context.Context, a *app, o *topOptions) error {
 
 // terminals are standard input and output, if a screen can be drawn there.
 func terminals(a *app) (in, out *os.File, err error) {
-	in, isIn := a.in.(*os.File)
-	out, isOut := a.out.(*os.File)
+	in, isIn := fileOf(a.in)
+	out, isOut := fileOf(a.out)
 	var why string
 	switch {
 	case !isOut || !isTerminal(out):

@@ -318,8 +318,10 @@ func TestTopEndsOnStuckTerminal(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		defer tty.Close()
-		defer slave.Close()
+		t.Cleanup(func() {
+			slave.Close()
+			tty.Close()
+		})
 		if err := pty.Setsize(tty, &pty.Winsize{Rows: 50, Cols: 150}); err != nil {
 			t.Fatal(err)
 		}
