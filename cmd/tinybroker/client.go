@@ -66,6 +66,9 @@ func (o *clientOptions) dial(ctx context.Context, n *notices, l *link) (*rpc.Cli
 		NoReconnect:      o.noReconnect,
 		OnConnection: func(e rpc.ConnectionEvent) {
 			l.up.Store(!e.Lost)
+			if e.Lost && l.lost != nil {
+				l.lost()
+			}
 			tellConnection(n, e)
 		},
 	}
@@ -81,7 +84,10 @@ func (o *clientOptions) dial(ctx context.Context, n *notices, l *link) (*rpc.Cli
 }
 
 // link knows whether there is a connection. It is safe for concurrent use.
-type link struct{ up atomic.Bool }
+type link struct {
+	up   atomic.Bool
+	lost func() // called each time the connection is lost; may be nil
+}
 
 func tellConnection(n *notices, e rpc.ConnectionEvent) {
 	if e.Lost {

@@ -69,8 +69,8 @@ func appendJSONTime(dst []byte, t time.Time) []byte {
 	return append(dst, '"')
 }
 
-// appendJSONString quotes s, which must be UTF-8. It escapes what JSON demands and all that could drive a terminal, and
-// nothing else: < and & stay readable.
+// appendJSONString quotes s. It escapes what JSON demands and all that could drive a terminal, and nothing else: < and & stay readable.
+// Bytes that are not UTF-8, which JSON cannot say, become replacement characters, as with encoding/json.
 func appendJSONString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	plain := 0 // s[plain:i] needs no escape and is not appended yet
@@ -88,7 +88,7 @@ func appendJSONString[T string | []byte](dst []byte, s T) []byte {
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
-		if hostile(r) {
+		if hostile(r) || r == utf8.RuneError && n == 1 {
 			dst = append(dst, s[plain:i]...)
 			dst = appendJSONEscape(dst, r)
 			plain = i + n

@@ -86,6 +86,26 @@ func TestMessageJSONRoundTrip(t *testing.T) {
 	})
 }
 
+// Whatever is quoted is JSON, and says what encoding/json would say of it.
+func TestAppendJSONString(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := string(rapid.SliceOf(rapid.OneOf(rapid.Byte(), rapid.SampledFrom([]byte("\xff\xed\xa0\x80\xf0\x9f\x98a\"")))).Draw(t, "text"))
+		got := appendJSONString(nil, s)
+		if !utf8.Valid(got) {
+			t.Fatalf("%q is not UTF-8", got)
+		}
+		var back string
+		if err := json.Unmarshal(got, &back); err != nil {
+			t.Fatalf("%q: %v", got, err)
+		}
+		marshalled, _ := json.Marshal(s)
+		var want string
+		if err := json.Unmarshal(marshalled, &want); err != nil || back != want {
+			t.Fatalf("%q means %q, want %q", got, back, want)
+		}
+	})
+}
+
 func TestParseMessageJSON(t *testing.T) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ name, line, payload, wantErr string }{

@@ -265,3 +265,27 @@ func droppedByBroker(t *testing.T, sub *process) (sum, lines int) {
 	}
 	return sum, len(told)
 }
+
+// A broker that was started again may take what the one before has refused, and what it has refused does not count as confirmed.
+func TestLimitAfterRestart(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, "--max-message-size", "2KiB")
+	large := strings.Repeat("x", 3000)
+	pub := start(t, []string{"pub", "x", "--on-error", "continue", "-v", "-s", b.address}, withStdin)
+	for _, n := range []string{"1", "2"} { // the second is refused without asking
+		fmt.Fprintln(pub.stdin, large)
+		pub.says("line " + n + ": 3.0 kB is over the broker's 2 KiB limit")
+	}
+	b.signal(syscall.SIGKILL)
+	<-b.done
+	pub.says("connection lost")
+	startBroker(t, "--listen", b.address)
+	fmt.Fprintln(pub.stdin, large)
+	pub.says("line 3: accepted")
+	time.Sleep(time.Second) // until then the summary is short
+	pub.stdin.Close()
+	pub.ended(exitInput)
+	if said := pub.stderr.String(); !regexp.MustCompile(`1 message confirmed in \S+ \(\d+/s, 3\.0 kB\)`).MatchString(said) {
+		t.Errorf("it says %s", said)
+	}
+}

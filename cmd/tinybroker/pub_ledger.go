@@ -11,6 +11,7 @@ type sent struct {
 	in     *input
 	number uint64 // of its record
 	size   int64  // as the broker counts it
+	bytes  int64  // of its payload
 	raw    []byte // what --tee will write; nil without it
 }
 
@@ -23,6 +24,7 @@ type ledger struct {
 	confirmed uint64
 	refused   uint64
 	unrouted  uint64
+	bytes     int64 // payload bytes confirmed
 }
 
 func (l *ledger) add(s sent) {
@@ -48,6 +50,9 @@ func (l *ledger) settle(n, unrouted uint64, accepted bool) []sent {
 	if accepted {
 		l.confirmed += n
 		l.unrouted += unrouted
+		for _, s := range done {
+			l.bytes += s.bytes
+		}
 	} else {
 		l.refused += n
 	}
@@ -58,6 +63,12 @@ func (l *ledger) counts() (confirmed, refused, unrouted, open uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.confirmed, l.refused, l.unrouted, uint64(len(l.open))
+}
+
+func (l *ledger) confirmedBytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
 }
 
 // unconfirmed names the messages that are still open: "lines 501-517".

@@ -91,7 +91,7 @@ func (s *pubSession) totals() string {
 	took := time.Since(s.started)
 	text := fmt.Sprintf("%s confirmed in %s", count(confirmed, "message"), roughDuration(took))
 	if took >= time.Second {
-		text += fmt.Sprintf(" (%.0f/s, %s)", float64(confirmed)/took.Seconds(), roughSize(s.bytes.Load()))
+		text += fmt.Sprintf(" (%.0f/s, %s)", float64(confirmed)/took.Seconds(), roughSize(s.ledger.confirmedBytes()))
 	}
 	if unrouted > 0 {
 		text += fmt.Sprintf(", %s without a subscription", humanize.Comma(int64(unrouted)))

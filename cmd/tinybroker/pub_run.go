@@ -26,8 +26,7 @@ type pubSession struct {
 	pacer    pacer
 	receipts *receiptWriter
 	started  time.Time
-	bytes    atomic.Int64 // payload bytes handed to the publisher
-	limit    atomic.Int64 // the broker's limit, once a refusal has told it; 0: not known
+	limit    atomic.Int64 // the broker's limit, once a refusal on this connection has told it; 0: not known
 
 	publisher *rpc.Publisher
 	stop      context.CancelCauseFunc // ends reading
@@ -59,7 +58,8 @@ func runPub(ctx context.Context, a *app, o *pubOptions) error {
 // publishAll publishes all there is, and waits for the confirmations.
 func (s *pubSession) publishAll(ctx context.Context, a *app) error {
 	o := s.o
-	client, err := o.dial(ctx, s.notices, new(link))
+	// The broker that comes back may have another limit.
+	client, err := o.dial(ctx, s.notices, &link{lost: func() { s.limit.Store(0) }})
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *pubSession) publish(ctx context.Context, in *input, rec record) error {
 	if err := s.pacer.wait(ctx); err != nil {
 		return context.Cause(ctx)
 	}
-	out := sent{in: in, number: rec.number, size: messageSize(m)}
+	out := sent{in: in, number: rec.number, size: messageSize(m), bytes: int64(len(m.Payload))}
 	if s.o.tee {
 		out.raw = append([]byte(nil), rec.raw...)
 	}
@@ -185,7 +185,6 @@ func (s *pubSession) publish(ctx context.Context, in *input, rec record) error {
 		}
 		return err
 	}
-	s.bytes.Add(int64(len(m.Payload)))
 	return nil
 }
 

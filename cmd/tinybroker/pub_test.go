@@ -173,6 +173,11 @@ func TestReceipts(t *testing.T) {
 			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
+	// The name of a file need not be UTF-8.
+	got := string(appendReceipt(nil, rpc.Receipt{First: 1, Last: 1, Err: errors.New("bad")}, []sent{{in: &input{name: "b\xff"}}}))
+	if want := `{"first":1,"last":1,"unrouted":0,"error":"bad","record":"b\ufffd"}` + "\n"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 func TestPacer(t *testing.T) {

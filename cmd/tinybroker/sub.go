@@ -119,7 +119,8 @@ line end after it. -o chooses:
   base64  the same in base64
 
 --format is a Go template that knows .Topic .Seq .Time .Key .Headers .Payload
-.Size .Attempt and the functions hex, base64 and json.
+.Size .Attempt and the functions hex, base64 and json. In JSON, what is not
+UTF-8 becomes replacement characters: {{base64 .Payload}} is exact.
 
 A subscriber that reads too slowly is evicted when its queue at the broker is
 full. It says so, and how many messages were lost, and subscribes again. It does
