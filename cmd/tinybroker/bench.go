@@ -92,8 +92,11 @@ to measure a broker alone, run this elsewhere.`,
 		Args:        noArgs,
 		Annotations: map[string]string{noteSection: sectionClient},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// What the environment says is for all commands, and need not suit this one.
-			if err := o.validate(cmd.Flags().Changed); err != nil {
+			given := givenFlags(a, cmd.Flags())
+			if err := settle("bench", cmd.Flags(), given, o.clashes(given)); err != nil {
+				return err
+			}
+			if err := o.validate(); err != nil {
 				return err
 			}
 			return runF(cmd.Context(), o)
@@ -103,19 +106,21 @@ to measure a broker alone, run this elsewhere.`,
 	return cmd
 }
 
-func (o *benchOptions) validate(onCommandLine func(flag string) bool) error {
-	l := &o.load
-	switch {
-	case onCommandLine("msgs") && onCommandLine("duration"):
-		return usagef("bench: --msgs and --duration exclude each other")
-	case l.Group == "" && (onCommandLine("ack") || onCommandLine("max-in-flight")):
-		return usagef("bench: --ack and --max-in-flight are for the members of a --group")
+// clashes are the settings that do not go together.
+func (o *benchOptions) clashes(given map[string]bool) []clash {
+	list := []clash{{flag: "msgs", with: []string{"duration"}, equal: true, text: "--msgs and --duration exclude each other",
+		found: func() bool { return given["msgs"] && given["duration"] }}}
+	for _, name := range []string{"ack", "max-in-flight"} {
+		list = append(list, clash{flag: name, text: "--ack and --max-in-flight are for the members of a --group",
+			found: func() bool { return o.load.Group == "" && given[name] }})
 	}
+	return list
+}
+
+func (o *benchOptions) validate() error {
+	l := &o.load
 	if l.Messages > 0 {
 		l.Duration = 0
-	}
-	if l.Group == "" {
-		l.MaxInFlight = 0
 	}
 	l.Ack = map[string]core.AckMode{"explicit": core.AckExplicit, "none": core.AckNone}[o.ack]
 	if err := l.Validate(); err != nil {

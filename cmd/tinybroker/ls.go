@@ -67,7 +67,10 @@ come first: the busiest topics, the fullest queues, the latest evictions.
 			if err := o.argument(args); err != nil {
 				return err
 			}
-			if err := o.validate("ls", o.view); err != nil {
+			if err := settle("ls", cmd.Flags(), givenFlags(a, cmd.Flags()), []clash{o.sortClash(o.view)}); err != nil {
+				return err
+			}
+			if err := o.checkValues("ls"); err != nil {
 				return err
 			}
 			return runF(cmd.Context(), o)

@@ -72,6 +72,8 @@ func TestStreamsMadeNonblocking(t *testing.T) {
 
 func TestPatientFile(t *testing.T) {
 	r, w := sharedPipe(t)
+	makeNonblocking(t, r)
+	makeNonblocking(t, w)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	var got bytes.Buffer
 	var both sync.WaitGroup
@@ -81,8 +83,6 @@ func TestPatientFile(t *testing.T) {
 			t.Errorf("wrote %d of %d: %v", n, len(data), err)
 		}
 	})
-	makeNonblocking(t, r)
-	makeNonblocking(t, w)
 	both.Go(func() {
 		if _, err := io.Copy(&got, patientFile{r}); err != nil {
 			t.Error(err)

@@ -144,6 +144,15 @@ exit code 75. With --max-wait 0 a publisher is never held back.`,
 			if err := o.arguments(args); err != nil {
 				return err
 			}
+			if err := settle("pub", cmd.Flags(), o.given, o.clashes()); err != nil {
+				return err
+			}
+			if len(args) == 0 && o.input != "json" {
+				return withHint(usagef("pub: needs a TOPIC"), "as in: tinybroker pub deploy.rollout 'web 1.4.2'")
+			}
+			if err := o.checkValues(); err != nil {
+				return err
+			}
 			return runF(cmd.Context(), o)
 		},
 		ValidArgsFunction: o.completeTopics(false),
@@ -152,12 +161,9 @@ exit code 75. With --max-wait 0 a publisher is never held back.`,
 	return cmd
 }
 
-// arguments takes the arguments and refuses what does not go together, before anything is published.
+// arguments takes the arguments.
 func (o *pubOptions) arguments(args []string) error {
-	switch {
-	case len(args) == 0 && o.input != "json":
-		return withHint(usagef("pub: needs a TOPIC"), "as in: tinybroker pub deploy.rollout 'web 1.4.2'")
-	case len(args) > 2:
+	if len(args) > 2 {
 		return &exitError{
 			code: exitUsage,
 			err:  fmt.Errorf("pub: takes TOPIC and PAYLOAD, got %d arguments", len(args)),
@@ -173,7 +179,7 @@ func (o *pubOptions) arguments(args []string) error {
 	if len(args) > 1 {
 		o.payload, o.hasPayload = args[1], true
 	}
-	return o.checkFlags()
+	return nil
 }
 
 func (o *pubOptions) checkTopic() error {
@@ -186,27 +192,38 @@ func (o *pubOptions) checkTopic() error {
 	return nil
 }
 
-func (o *pubOptions) checkFlags() error {
-	for _, c := range []struct {
-		wrong bool
-		text  string
-	}{
-		{o.hasPayload && o.given["input"], "--input is for standard input and files, and there is a PAYLOAD"},
-		{o.hasPayload && len(o.files) > 0, "--file and a PAYLOAD exclude each other"},
-		{!o.hasPayload && o.given["count"], "--count repeats a PAYLOAD, and there is none"},
-		{o.given["rate"] && o.given["interval"] && o.rate > 0 && o.interval > 0, "--rate and --interval exclude each other"},
-		{o.given["key"] && o.given["key-delimiter"], "--key and --key-delimiter exclude each other"},
-		{o.given["key-delimiter"] && o.keyDelimiter == "", "--key-delimiter is empty"},
-		{o.given["key-delimiter"] && o.input == "json", "--key-delimiter has no meaning for json input"},
-		{o.given["delimiter"] && o.input != "line", "--delimiter is for --input line"},
-		{o.crlf && o.input != "line", "--crlf is for --input line"},
-		{o.skipEmpty && o.input != "line" && o.input != "nul", "--skip-empty is for --input line and nul"},
-		{o.tee && o.output == "json", "--tee and --output json exclude each other: both write standard output"},
-		{!utf8.ValidString(o.key) || !utf8.ValidString(o.keyDelimiter), "--key is not UTF-8"},
-	} {
-		if c.wrong {
-			return usagef("pub: %s", c.text)
-		}
+// clashes are the settings that do not go together.
+func (o *pubOptions) clashes() []clash {
+	return []clash{
+		{flag: "input", text: "--input is for standard input and files, and there is a PAYLOAD",
+			found: func() bool { return o.hasPayload && o.given["input"] }},
+		{flag: "file", text: "--file and a PAYLOAD exclude each other",
+			found: func() bool { return o.hasPayload && len(o.files) > 0 }},
+		{flag: "count", text: "--count repeats a PAYLOAD, and there is none",
+			found: func() bool { return !o.hasPayload && o.given["count"] }},
+		{flag: "rate", with: []string{"interval"}, equal: true, text: "--rate and --interval exclude each other",
+			found: func() bool { return o.given["rate"] && o.given["interval"] && o.rate > 0 && o.interval > 0 }},
+		{flag: "key", with: []string{"key-delimiter"}, equal: true, text: "--key and --key-delimiter exclude each other",
+			found: func() bool { return o.given["key"] && o.given["key-delimiter"] }},
+		{flag: "key-delimiter", text: "--key-delimiter is empty",
+			found: func() bool { return o.given["key-delimiter"] && o.keyDelimiter == "" }},
+		{flag: "key-delimiter", with: []string{"input"}, text: "--key-delimiter has no meaning for json input",
+			found: func() bool { return o.given["key-delimiter"] && o.input == "json" }},
+		{flag: "delimiter", with: []string{"input"}, text: "--delimiter is for --input line",
+			found: func() bool { return o.given["delimiter"] && o.input != "line" }},
+		{flag: "crlf", with: []string{"input"}, text: "--crlf is for --input line",
+			found: func() bool { return o.crlf && o.input != "line" }},
+		{flag: "skip-empty", with: []string{"input"}, text: "--skip-empty is for --input line and nul",
+			found: func() bool { return o.skipEmpty && o.input != "line" && o.input != "nul" }},
+		{flag: "tee", with: []string{"output"}, equal: true, text: "--tee and --output json exclude each other: both write standard output",
+			found: func() bool { return o.tee && o.output == "json" }},
+	}
+}
+
+// checkValues refuses what no use has a meaning for.
+func (o *pubOptions) checkValues() error {
+	if !utf8.ValidString(o.key) || !utf8.ValidString(o.keyDelimiter) {
+		return usagef("pub: --key is not UTF-8")
 	}
 	if o.keyDelimiter != "" {
 		if _, err := parseDelimiter(o.keyDelimiter); err != nil {

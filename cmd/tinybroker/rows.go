@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -36,11 +37,18 @@ func (o *rowOptions) addFlags(fs *pflag.FlagSet) {
 // maxFilter is more than any name has.
 const maxFilter = 512
 
-func (o *rowOptions) validate(command string, v core.View) error {
+// sortClash is a column that the view does not have.
+func (o *rowOptions) sortClash(v core.View) clash {
 	columns := core.SortColumns(v)
+	return clash{
+		flag: "sort", text: fmt.Sprintf("--sort: %q is not one of %s", o.sort, strings.Join(columns, ", ")),
+		found: func() bool { return o.sort != "" && !slices.Contains(columns, o.sort) },
+	}
+}
+
+// checkValues refuses what no view has a meaning for.
+func (o *rowOptions) checkValues(command string) error {
 	switch {
-	case o.sort != "" && !slices.Contains(columns, o.sort):
-		return usagef("%s: --sort: %q is not one of %s", command, o.sort, strings.Join(columns, ", "))
 	case !utf8.ValidString(o.filter):
 		return usagef("%s: --filter: is not UTF-8", command)
 	case len(o.filter) > maxFilter:

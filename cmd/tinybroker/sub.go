@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 )
 
 // subOptions are the flags and arguments of sub.
@@ -104,9 +105,10 @@ interrupted. Quote patterns: the shell has its own ideas about *.
   job-[0-9]  job-?  one character of a set, any one character
   '!orders.test'    not these, whatever the other patterns say
 
-On a terminal each message is one line, in which nothing that the message holds
-can drive the terminal. Otherwise payloads are written as they are, each with a
-line end after it. -o chooses:
+On a terminal each message is one line, or with -d and -N its payload, in which
+nothing that the message holds can drive the terminal. Otherwise payloads are
+written as they are, each with a line end after it. -o chooses, and writes them
+as they are to a terminal, too:
 
   text    12:01:02.345 orders k=abc [trace=17] 132B payload
   raw     the payload and a delimiter (-d, or -N for none)
@@ -177,10 +179,10 @@ there was no connection at that time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.given = givenFlags(a, cmd.Flags())
 			o.patterns = args
-			if err := o.validate(); err != nil {
+			if err := o.checkValues(); err != nil {
 				return err
 			}
-			if err := o.checkGroup(cmd.Flags().Changed); err != nil {
+			if err := settle("sub", cmd.Flags(), o.given, o.clashes()); err != nil {
 				return err
 			}
 			return runF(cmd.Context(), o)
@@ -193,7 +195,8 @@ there was no connection at that time.`,
 	return cmd
 }
 
-func (o *subOptions) validate() error {
+// checkValues refuses what no use has a meaning for.
+func (o *subOptions) checkValues() error {
 	if len(o.patterns) == 0 {
 		return usagef("sub: needs a PATTERN; '**' matches every topic")
 	}
@@ -208,13 +211,10 @@ func (o *subOptions) validate() error {
 			return badName(n.what, err)
 		}
 	}
-	switch {
-	case o.format != "" && o.given["output"]:
-		return usagef("sub: --format and --output exclude each other")
-	case o.noDelimiter && o.given["delimiter"]:
-		return usagef("sub: --delimiter and --no-delimiter exclude each other")
-	case (o.noDelimiter || o.given["delimiter"]) && o.format == "" && o.output != "raw" && o.output != "auto":
-		return usagef("sub: --delimiter and --no-delimiter are for raw output and --format")
+	if o.group != "" {
+		if err := core.ValidateGroupName(o.group); err != nil {
+			return withHint(badName("group", err), "a group's name is one word without dots or wildcards, such as workers; its dead letters go to $tb.dlq.NAME")
+		}
 	}
 	if _, err := parseDelimiter(o.delimiter); err != nil {
 		return usagef("sub: --delimiter: %w", err)
@@ -239,13 +239,15 @@ func (o *subOptions) formatter(terminal, color bool) (format, error) {
 	if o.format != "" {
 		return templateFormat(o.format, delimiter, terminal)
 	}
-	name := o.output
-	if name == "auto" {
-		name = "raw"
-		// A delimiter is asked for where bytes are wanted.
-		if terminal && !o.noDelimiter && !o.given["delimiter"] {
-			name = "text"
-		}
+	switch {
+	case o.output != "auto":
+		return formatNamed(o.output, delimiter, color), nil
+	case !terminal:
+		return formatNamed("raw", delimiter, color), nil
+	case o.noDelimiter || o.given["delimiter"]: // payloads are asked for, and not that they drive the terminal
+		return func(dst []byte, d *rpc.Delivery) ([]byte, error) {
+			return append(appendSafeLines(dst, d.Payload), delimiter...), nil
+		}, nil
 	}
-	return formatNamed(name, delimiter, color), nil
+	return formatNamed("text", delimiter, color), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -54,39 +55,47 @@ func (o *subOptions) stopPatience() time.Duration {
 	return patience
 }
 
-// checkGroup refuses what does not go together. onlyHere tells whether a flag is on the command line: elsewhere, settings may be meant for
-// other commands.
-func (o *subOptions) checkGroup(onlyHere func(flag string) bool) error {
-	if o.group != "" {
-		if err := core.ValidateGroupName(o.group); err != nil {
-			return withHint(badName("group", err), "a group's name is one word without dots or wildcards, such as workers; its dead letters go to $tb.dlq.NAME")
-		}
+// clashes are the settings that do not go together.
+func (o *subOptions) clashes() []clash {
+	raw := func() bool { return o.format != "" || o.output == "raw" || o.output == "auto" }
+	list := []clash{
+		{flag: "format", with: []string{"output"}, equal: true, text: "--format and --output exclude each other",
+			found: func() bool { return o.format != "" && o.given["output"] }},
+		{flag: "no-delimiter", with: []string{"delimiter"}, equal: true, text: "--delimiter and --no-delimiter exclude each other",
+			found: func() bool { return o.noDelimiter && o.given["delimiter"] }},
+		{flag: "delimiter", with: []string{"output"}, text: "--delimiter and --no-delimiter are for raw output and --format",
+			found: func() bool { return o.given["delimiter"] && !raw() }},
+		{flag: "no-delimiter", with: []string{"output"}, text: "--delimiter and --no-delimiter are for raw output and --format",
+			found: func() bool { return o.noDelimiter && !raw() }},
 	}
-	for _, flag := range []string{"ack", "ack-deadline", "max-attempts", "max-in-flight"} {
-		if o.group == "" && onlyHere(flag) {
-			return usagef("sub: --%s is for members of a --group", flag)
-		}
+	for _, name := range []string{"ack", "ack-deadline", "max-attempts", "max-in-flight"} {
+		list = append(list, clash{flag: name, text: "--" + name + " is for members of a --group",
+			found: func() bool { return o.group == "" && o.given[name] }})
 	}
-	for _, flag := range []string{"exec-parallel", "grace"} {
-		if o.exec == "" && onlyHere(flag) {
-			return usagef("sub: --%s is for --exec", flag)
-		}
+	for _, name := range []string{"exec-parallel", "grace"} {
+		list = append(list, clash{flag: name, text: "--" + name + " is for --exec",
+			found: func() bool { return o.exec == "" && o.given[name] }})
 	}
-	switch {
-	case o.group == "" && onlyHere("group"):
-		return usagef("sub: --group is empty") // as from a variable that is not set: alone, each member would get everything
-	case o.group != "" && o.overflow == "evict":
-		return usagef("sub: --overflow evict is not for a --group: choose reject, drop-oldest or drop-newest")
-	case o.group == "" && o.overflow == "reject":
-		return usagef("sub: --overflow reject is for members of a --group")
-	case o.given["exec"] && o.exec == "":
-		return usagef("sub: --exec is empty")
-	case o.exec != "" && (o.given["output"] || o.format != "" || o.noDelimiter || o.given["delimiter"]):
-		return usagef("sub: --exec gives the payload to the command; --output, --format, --delimiter and --no-delimiter are for printing")
-	case o.group != "" && o.exec != "" && o.maxInFlight > 0 && o.maxInFlight < o.execParallel:
-		return usagef("sub: --max-in-flight %d is less than --exec-parallel %d: that many commands would never run", o.maxInFlight, o.execParallel)
+	list = append(list, []clash{
+		{flag: "group", text: "--group is empty", // as from a variable that is not set: alone, each member would get everything
+			found: func() bool { return o.group == "" && o.given["group"] }},
+		{flag: "overflow", text: "--overflow evict is not for a --group: choose reject, drop-oldest or drop-newest",
+			found: func() bool { return o.group != "" && o.overflow == "evict" }},
+		{flag: "overflow", text: "--overflow reject is for members of a --group",
+			found: func() bool { return o.group == "" && o.overflow == "reject" }},
+		{flag: "exec", text: "--exec is empty",
+			found: func() bool { return o.exec == "" && o.given["exec"] }},
+	}...)
+	for _, name := range []string{"output", "format", "delimiter", "no-delimiter"} {
+		list = append(list, clash{flag: name,
+			text:  "--exec gives the payload to the command; --output, --format, --delimiter and --no-delimiter are for printing",
+			found: func() bool { return o.exec != "" && o.given[name] }})
 	}
-	return nil
+	return append(list, clash{flag: "max-in-flight", with: []string{"exec-parallel"}, equal: true,
+		text: fmt.Sprintf("--max-in-flight %d is less than --exec-parallel %d: that many commands would never run", o.maxInFlight, o.execParallel),
+		found: func() bool {
+			return o.group != "" && o.exec != "" && o.maxInFlight > 0 && o.maxInFlight < o.execParallel
+		}})
 }
 
 // differs is the refusal of a group whose settings are others than asked for.

@@ -209,6 +209,31 @@ func TestColor(t *testing.T) {
 	}
 }
 
+// With a delimiter, payloads alone are printed; what they hold drives the terminal only when raw output is asked for.
+func TestDelimiterOnTerminal(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	for _, c := range []struct {
+		args []string
+		env  string
+		want string
+	}{
+		{[]string{"-d", "|"}, "A=", `a\x1b[31mb|`},
+		{[]string{"-N"}, "A=", `a\x1b[31mb`},
+		{nil, "TINYBROKER_DELIMITER=|", `a\x1b[31mb|`},
+		{[]string{"-d", "|", "-o", "raw"}, "A=", "a\x1b[31mb|"},
+	} {
+		ready := t.TempDir() + "/ready"
+		p := startOnTerminal(t, append([]string{"sub", "x", "-n", "1", "-s", b.address, "--ready-file", ready}, c.args...), c.env)
+		waitFile(t, ready)
+		b.pub("", "x", "a\x1b[31mb")
+		p.ended(0)
+		if got := p.screen.String(); got != c.want {
+			t.Errorf("%q, %s: %q, want %q", c.args, c.env, got, c.want)
+		}
+	}
+}
+
 // Progress appears on a terminal once it takes long, and goes away again.
 func TestProgress(t *testing.T) {
 	t.Parallel()

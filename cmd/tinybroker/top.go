@@ -91,7 +91,10 @@ seconds. Rates are computed by the broker, so the first snapshot has them.`,
 		Annotations: map[string]string{noteSection: sectionClient},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = givenFlags(a, cmd.Flags())
-			if err := o.validate(); err != nil {
+			if err := settle("top", cmd.Flags(), o.given, o.clashes()); err != nil {
+				return err
+			}
+			if err := o.checkValues("top"); err != nil {
 				return err
 			}
 			return runF(cmd.Context(), o)
@@ -103,16 +106,17 @@ seconds. Rates are computed by the broker, so the first snapshot has them.`,
 	return cmd
 }
 
-func (o *topOptions) validate() error {
-	switch {
-	case o.once && o.batch:
-		return usagef("top: --once and --batch exclude each other")
-	case o.given["output"] && !o.once && !o.batch:
-		return usagef("top: --output is for --once and --batch")
-	case o.sort != "" && o.view() == core.ViewOverview:
-		return usagef("top: --sort: the overview has an order of its own; choose another with --view")
+// clashes are the settings that do not go together.
+func (o *topOptions) clashes() []clash {
+	return []clash{
+		{flag: "once", with: []string{"batch"}, equal: true, text: "--once and --batch exclude each other",
+			found: func() bool { return o.once && o.batch }},
+		{flag: "output", text: "--output is for --once and --batch",
+			found: func() bool { return o.given["output"] && !o.once && !o.batch }},
+		{flag: "sort", text: "--sort: the overview has an order of its own; choose another with --view",
+			found: func() bool { return o.sort != "" && o.view() == core.ViewOverview }},
+		o.sortClash(o.view()),
 	}
-	return o.rowOptions.validate("top", o.view())
 }
 
 func (o *topOptions) view() core.View { return topViews[o.viewName] }

@@ -52,6 +52,12 @@ func (v *wholeValue[T]) Set(s string) error {
 	return nil
 }
 
+// setDefault is Set for a default, which may be out of bounds: it then says that there is none.
+func (v *wholeValue[T]) setDefault(s string) {
+	n, _ := strconv.ParseInt(s, 10, 64) // it is a number
+	*v.p = T(n)
+}
+
 // rateValue is a number of messages a second; 0 is no limit.
 type rateValue struct{ p *float64 }
 
@@ -202,6 +208,9 @@ func (v choiceValue) Set(s string) error {
 	*v.p = s
 	return nil
 }
+
+// setDefault is Set for a default, which need not be one of the words.
+func (v choiceValue) setDefault(s string) { *v.p = s }
 
 // modeValue is the access mode of a file, in octal digits.
 type modeValue struct{ p *fs.FileMode }

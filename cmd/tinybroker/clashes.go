@@ -1,0 +1,72 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// clash is settings of a command that do not go together. A flag on the command line wins over what the environment says for other
+// commands, too; and what the environment says and this use of the command has no use for is passed over.
+type clash struct {
+	flag  string      // the setting that has no meaning here
+	with  []string    // those that rob it of its meaning, and give way to it where it is on the command line and they are not
+	equal bool        // neither is the odd one out: when the environment sets both, it contradicts itself
+	found func() bool // asked again after each setting that gave way
+	text  string
+}
+
+// settle resolves the clashes among the flags of a command, or says which of them it cannot. given loses the names of settings that
+// gave way; they have their defaults again.
+func settle(command string, fs *pflag.FlagSet, given map[string]bool, clashes []clash) error {
+	for _, c := range clashes {
+		for _, name := range c.yielding(fs) {
+			if given[name] && !fs.Changed(name) && c.found() {
+				setDefault(fs.Lookup(name))
+				delete(given, name)
+			}
+		}
+		if c.found() {
+			return withHint(usagef("%s: %s", command, c.text), c.variables(fs, given))
+		}
+	}
+	return nil
+}
+
+// yielding are the settings that give way, if they are not on the command line.
+func (c *clash) yielding(fs *pflag.FlagSet) []string {
+	if fs.Changed(c.flag) {
+		return c.with
+	}
+	if !c.equal {
+		return []string{c.flag}
+	}
+	if slices.ContainsFunc(c.with, fs.Changed) {
+		return []string{c.flag}
+	}
+	return nil
+}
+
+// variables says where to look for what is not on the command line; empty: all of it is there.
+func (c *clash) variables(fs *pflag.FlagSet, given map[string]bool) string {
+	var names []string
+	for _, name := range append([]string{c.flag}, c.with...) {
+		if given[name] && !fs.Changed(name) {
+			names = append(names, envName(name))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "the environment sets " + strings.Join(names, " and ")
+}
+
+// setDefault gives a flag the value that it was declared with.
+func setDefault(f *pflag.Flag) {
+	if v, ok := f.Value.(interface{ setDefault(text string) }); ok {
+		v.setDefault(f.DefValue)
+		return
+	}
+	_ = f.Value.Set(f.DefValue) // a value reads what it prints
+}
