@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -120,7 +121,16 @@ func listen(address string, mode fs.FileMode) (net.Listener, error) {
 	if path, ok := socketPath(address); ok {
 		return listenUnix(path, mode)
 	}
-	return net.Listen("tcp", address)
+	return net.Listen(networkOf(address), address)
+}
+
+// networkOf keeps to IPv4 for an IPv4 address: to listen on 0.0.0.0 would otherwise mean every IPv6 address, too.
+func networkOf(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
 }
 
 // errSocketInUse: somebody listens on the socket.

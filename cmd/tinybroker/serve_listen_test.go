@@ -51,3 +51,31 @@ func TestAddressThatIsNotThereYet(t *testing.T) {
 		}
 	}
 }
+
+// TestListenOnEveryAddress: 0.0.0.0 is IPv4 alone; [::] and no host at all are both. The address file says what was asked for.
+func TestListenOnEveryAddress(t *testing.T) {
+	t.Parallel()
+	probe, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	probe.Close()
+	for listen, want := range map[string]struct {
+		host string
+		v6   bool
+	}{"0.0.0.0:0": {"0.0.0.0", false}, "[::]:0": {"::", true}, ":0": {"::", true}} {
+		b := startBroker(t, "--listen", listen, "--insecure")
+		host, port, err := net.SplitHostPort(strings.Split(b.address, "\n")[1])
+		if err != nil || host != want.host || port == "0" {
+			t.Errorf("%s: the address file says %q", listen, b.address)
+		}
+		start(t, []string{"status", "-q", "-s", "127.0.0.1:" + port}).ended(0)
+		conn, err := net.Dial("tcp6", "[::1]:"+port)
+		if (err == nil) != want.v6 {
+			t.Errorf("%s: by IPv6: %v", listen, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+}
