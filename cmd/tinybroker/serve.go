@@ -319,7 +319,7 @@ func shutdown(server *rpc.Server, broker *core.Broker, timeout time.Duration, lo
 	started := time.Now()
 	err := server.Shutdown(ctx)
 	after := roughDuration(time.Since(started))
-	if cut, ok := errors.AsType[*rpc.CutOffError](err); ok {
+	if cut, ok := errors.AsType[*rpc.CutOffError](err); ok && (cut.Subscriptions > 0 || cut.InFlight > 0 || cut.Queued > 0) {
 		log.Warn("stopped before everything was delivered", "after", after,
 			"subscriptions", cut.Subscriptions, "queued", cut.Queued, "in_flight", cut.InFlight)
 		return

@@ -201,6 +201,25 @@ func TestSecondSignalWhateverClientsDo(t *testing.T) {
 	}
 }
 
+// A stop that waits for nothing, and has nothing to wait for, has cut nothing off.
+func TestStopAtOnce(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, "--shutdown-timeout", "0")
+	b.pub("1\n", "nobody.listens")
+	b.signal(syscall.SIGTERM)
+	b.ended(0)
+	if got := b.stderr.String(); !strings.Contains(got, `"level":"INFO","msg":"stopped"`) || strings.Contains(got, "WARN") {
+		t.Error(got)
+	}
+	b = startBroker(t, "--shutdown-timeout", "0")
+	b.sub([]string{"x"}, writing(stuckPipe(t)))
+	b.pub(strings.Repeat(strings.Repeat("x", 1000)+"\n", 5000), "x", "--max-wait", "0")
+	b.signal(syscall.SIGTERM)
+	b.ended(0)
+	b.says(`"msg":"stopped before everything was delivered"`)
+	b.says(`"subscriptions":1,"queued":`)
+}
+
 // What groups hold when nobody is left to take it goes with the broker, and it says how much that is.
 func TestStopTellsWhatGroupsLose(t *testing.T) {
 	t.Parallel()
