@@ -174,11 +174,12 @@ type inCall struct {
 	told    bool               // the handler waits for refused
 	alien   bool               // it belongs to no service of which clients send much
 	strange bool               // it comes from a stranger
-	refused chan struct{}      // closed when the broker gives the call up; nil unless told
+	refused chan struct{}      // closed when the broker gives the call up; nil unless told or receiving
 	cancel  context.CancelFunc // nil when told
 	stop    func() bool
 
 	// Guarded by the flow's mu.
+	receiving bool // its only request, see receives; refused is closed then as well
 	ended     bool
 	givenUp   bool // held does not change any more
 	held      int64
@@ -229,15 +230,49 @@ func (c *inCall) refuse() {
 		c.flow.in.refused.Add(c.held)
 		c.givenUp = true
 	}
+	receiving := c.receiving
 	c.flow.mu.Unlock()
 	switch {
-	case c.told:
+	case c.told, receiving:
 		close(c.refused)
 	case c.alien:
 		_ = c.flow.raw.Close()
 	default:
 		c.cancel()
 	}
+}
+
+// receives reports whether the call may be given up while its handler waits for a request that is not whole yet, without having been told: the
+// handler is to wait for refusal as well. received is to be called when the request is there, and
+// reports whether it was given up.
+func (c *inCall) receives() bool {
+	if c == nil || c.told || c.alien {
+		return false
+	}
+	c.flow.mu.Lock()
+	defer c.flow.mu.Unlock()
+	if c.givenUp || len(c.completed) > 0 {
+		return false
+	}
+	c.receiving, c.refused = true, make(chan struct{})
+	return true
+}
+
+func (c *inCall) received() (refused bool) {
+	c.flow.mu.Lock()
+	defer c.flow.mu.Unlock()
+	c.receiving = false
+	return c.givenUp
+}
+
+// wasRefused reports whether the broker has given the call up.
+func (c *inCall) wasRefused() bool {
+	if c == nil {
+		return false
+	}
+	c.flow.mu.Lock()
+	defer c.flow.mu.Unlock()
+	return c.givenUp
 }
 
 // giveUp ends a call that was refused. A client that has not taken what was sent to it loses its connection: gRPC keeps the whole of a

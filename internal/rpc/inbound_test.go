@@ -46,7 +46,7 @@ func TestHalfSentMessages(t *testing.T) {
 	publishOne(t, large, "warm.up", make([]byte, 1<<20-100))
 	before := memoryInUse()
 	const connections, streams, part = 5, 30, 700 << 10
-	var told atomic.Int64
+	var told, misled atomic.Int64
 	var clients []*http2Client
 	for range connections {
 		c := dialHTTP2(t, station)
@@ -54,17 +54,21 @@ func TestHalfSentMessages(t *testing.T) {
 		c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 		go func() {
 			_ = c.read(func(f http2.Frame) bool {
-				if h, ok := f.(*http2.MetaHeadersFrame); ok && slices.Contains(h.Fields, hpack.HeaderField{Name: "grpc-status", Value: "8"}) {
-					told.Add(1)
+				if h, ok := f.(*http2.MetaHeadersFrame); ok && h.StreamEnded() {
+					if slices.Contains(h.Fields, hpack.HeaderField{Name: "grpc-status", Value: "8"}) {
+						told.Add(1)
+					} else {
+						misled.Add(1)
+					}
 				}
 				return false
 			})
 		}()
 		for i := range streams {
-			method := tinybrokerv1.BrokerService_PublishStream_FullMethodName
-			if i%2 == 1 {
-				method = tinybrokerv1.BrokerService_Subscribe_FullMethodName
-			}
+			method := []string{
+				tinybrokerv1.BrokerService_PublishStream_FullMethodName, tinybrokerv1.BrokerService_Subscribe_FullMethodName,
+				tinybrokerv1.BrokerService_Publish_FullMethodName,
+			}[i%3]
 			if err := c.sendPart(method, 1<<20, part); err != nil {
 				t.Fatal(err)
 			}
@@ -79,6 +83,18 @@ func TestHalfSentMessages(t *testing.T) {
 		t.Logf("told %d, least %d, held %d, calls %d", told.Load(), least, station.server.inbound.held.Load(), station.server.inbound.calls.Load())
 	}()
 	eventually(t, "enough of them are ended, and told why", func() bool { return told.Load() >= least })
+	if n := misled.Load(); n > 0 {
+		t.Errorf("%d calls ended with something else", n)
+	}
+	methods := map[any]bool{}
+	for _, line := range station.log.with(t, "call refused") {
+		if methods[line["method"]] = true; line["why"] != errInbound.Error() {
+			t.Errorf("%v", line)
+		}
+	}
+	if len(methods) != 3 {
+		t.Errorf("the log tells of refused calls of %v", methods)
+	}
 	if used := memoryInUse() - before; used > limit+connections*(400<<10)+(8<<20) {
 		t.Errorf("%d MiB in use, %d accounted for", used>>20, station.server.inbound.held.Load()>>20)
 	}

@@ -94,7 +94,10 @@ func (c *guardedCall) end(err *error) {
 	if p := recover(); p != nil {
 		c.server.panicked(c.method, p, err)
 	} else {
-		if errors.Is(*err, core.ErrQuota) {
+		if canceled := errors.Is(*err, context.Canceled) || status.Code(*err) == codes.Canceled; canceled && c.in.wasRefused() {
+			*err = errInbound // a handler that was not told knows only that its context has ended
+		}
+		if errors.Is(*err, core.ErrQuota) || errors.Is(*err, errInbound) {
 			c.server.logRefusal(c.ctx, c.method, *err)
 		}
 		*err = c.server.toStatus(c.method, *err)
@@ -102,6 +105,23 @@ func (c *guardedCall) end(err *error) {
 	c.server.access.dismiss(c.session)
 	c.in.end()
 	c.counted(err)
+}
+
+// RecvMsg implements grpc.ServerStream. gRPC writes a status itself when the context ends meanwhile: that the client had canceled the call. So a call
+// that is given up while its request comes in does not wait for gRPC.
+func (c *guardedCall) RecvMsg(m any) error {
+	if !c.in.receives() {
+		return c.observedStream.RecvMsg(m)
+	}
+	select {
+	case err := <-c.server.start(func() error { return c.observedStream.RecvMsg(m) }):
+		if c.in.received() {
+			return errInbound
+		}
+		return err
+	case <-c.in.refusal():
+		return errInbound
+	}
 }
 
 // logRefusal tells the operator who knocks at the door.
