@@ -152,8 +152,9 @@ func (l *socketListener) Close() error {
 }
 
 // listenUnix binds a socket that those can use whom mode allows to. A socket file that a killed broker left behind is removed;
-// one that somebody listens on is not.
+// one that somebody listens on is not. Brokers do so one after the other: what looks left behind may be what another has bound in this moment.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	defer lockDirectory(filepath.Dir(path))()
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}

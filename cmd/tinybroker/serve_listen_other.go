@@ -14,4 +14,6 @@ func isAddressInUse(err error) bool {
 
 func privateUmask() (restore func()) { return func() {} }
 
+func lockDirectory(string) (release func()) { return func() {} }
+
 func mostOpenFiles() uint64 { return 0 }
