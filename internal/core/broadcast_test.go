@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOneCopyHoweverManyPatternsMatch(t *testing.T) {
@@ -499,7 +500,7 @@ func TestDrainAndClose(t *testing.T) {
 	frozen := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
 	publish(t, b, numbered("t", 3, 2)...)
 	takeAll(idle)
-	b.Drain()
+	b.Drain(time.Time{})
 	wantEnded(t, idle, EndShuttingDown, 0)
 	batch := batchOf(post{topic: "t", payload: "late"})
 	if err := b.Publish(context.Background(), batch); !errors.Is(err, ErrDraining) || !errors.Is(batch.Runs[0].Err, ErrDraining) {

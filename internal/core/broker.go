@@ -263,41 +263,6 @@ func (b *Broker) amend(id string, ending Ending) {
 	b.evictions.amend(id, ending)
 }
 
-// Drain stops taking anything new, waits for the publishes under way, which waste no more patience, and lets every
-// subscription end as shutting down once its queue has been taken. It does not wait for that. Calling it again changes nothing.
-func (b *Broker) Drain() {
-	b.mu.Lock()
-	if !b.isDraining() {
-		close(b.draining)
-	}
-	b.mu.Unlock()
-	b.gate.Lock()
-	b.gate.Unlock() //nolint:staticcheck,gocritic // nothing to do inside: having got the lock means that every publish has returned
-	for _, c := range b.snapshot() {
-		c.drain()
-	}
-}
-
-// Close ends every subscription as shutting down, and every group, whatever is still queued, after Drain.
-func (b *Broker) Close() {
-	b.Drain()
-	for _, c := range b.snapshot() {
-		c.end(EndShuttingDown)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for name, g := range b.groups {
-		g.mu.Lock()
-		g.expireLocked()
-		b.gone.add(&g.counters)
-		g.mu.Unlock()
-		delete(b.groups, name)
-	}
-}
-
-// Draining returns a channel that is closed when draining begins.
-func (b *Broker) Draining() <-chan struct{} { return b.draining }
-
 // forgetIfEnded is forget for a consumer that may have ended.
 func (b *Broker) forgetIfEnded(c consumer) {
 	if c.Ending().Reason != EndNone {
@@ -307,15 +272,6 @@ func (b *Broker) forgetIfEnded(c consumer) {
 
 // CountRefused adds messages that were refused before they got here, for the reason that err tells, to the count of refused ones.
 func (b *Broker) CountRefused(err error, n int) { b.counters.refused[refuseReason(err)].Add(uint64(n)) }
-
-func (b *Broker) isDraining() bool {
-	select {
-	case <-b.draining:
-		return true
-	default:
-		return false
-	}
-}
 
 func (b *Broker) snapshot() []consumer {
 	b.mu.Lock()

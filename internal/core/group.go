@@ -38,7 +38,8 @@ type group struct {
 	stop  func() bool
 
 	inFlight int
-	draining bool // members end as soon as there cannot be anything for them any more
+	draining bool      // members end as soon as there cannot be anything for them any more
+	cutOff   time.Time // when those will be that are left; zero: never
 	counters groupCounters
 	outMeter meter
 

@@ -87,7 +87,7 @@ func TestADrainWaitsForAKeyOfAnotherLane(t *testing.T) {
 	take(last)
 	publish(t, b, post{"a", "a1", "k"}, post{"a", "a2", "k"}, post{"b", "b1", "k"})
 	first, _ := take(a)
-	b.Drain()
+	b.Drain(time.Time{})
 	a.Ack(first.all())
 	second, _ := take(a)
 	a.Ack(second.all())

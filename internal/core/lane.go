@@ -36,32 +36,6 @@ func (l *lane) addParcel(p *parcel) {
 	l.rouse()
 }
 
-// mayHaveMore reports whether there may yet be something for the lane's members when nothing new comes: what waits, also for its key or another attempt,
-// and what one of them has in flight and may give back.
-func (l *lane) mayHaveMore() bool {
-	mine := func(p *parcel) bool { return p.lane == l }
-	if l.ready > 0 || slices.ContainsFunc(l.members, func(m *Member) bool { return m.inFlight > 0 }) || slices.ContainsFunc(l.group.delayed.list, mine) {
-		return true
-	}
-	for _, st := range l.group.keys {
-		for i := range st.waiting.len {
-			if mine(*st.waiting.at(i)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// finishDrainedLocked ends the members for whom there will be nothing more.
-func (g *group) finishDrainedLocked() {
-	for _, l := range g.lanes {
-		for _, m := range slices.Clone(l.members) {
-			m.finishLocked()
-		}
-	}
-}
-
 // compactBack exchanges the frame that came last, if it is large and little of it waits here, for copies of that.
 func (l *lane) compactBack() {
 	f := (*l.fresh.back()).frame

@@ -359,16 +359,9 @@ func (m *Member) finishLocked() {
 	case m.inFlight > 0:
 	case m.leaving:
 		m.endLocked(EndLeft)
-	case m.draining && !m.lane.mayHaveMore():
+	case m.draining && !m.group.mayHaveMoreLocked():
 		m.endLocked(EndShuttingDown)
 	}
-}
-
-func (m *Member) drain() {
-	m.group.mu.Lock()
-	m.draining, m.group.draining = true, true
-	m.finishLocked()
-	m.group.unlock()
 }
 
 func (m *Member) end(reason EndReason) {

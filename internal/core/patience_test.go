@@ -119,7 +119,7 @@ func TestWaitingEndsWith(t *testing.T) {
 		want error
 	}{
 		{"the publisher", func(_ *Broker, _ *Subscription, cancel func()) { cancel() }, context.Canceled},
-		{"the broker", func(b *Broker, _ *Subscription, _ func()) { go b.Drain() }, ErrDraining},
+		{"the broker", func(b *Broker, _ *Subscription, _ func()) { go b.Drain(time.Time{}) }, ErrDraining},
 		{"the receiver", func(_ *Broker, s *Subscription, _ func()) { s.Close() }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

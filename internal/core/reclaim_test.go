@@ -196,7 +196,7 @@ func TestWaitingForMemoryEnds(t *testing.T) {
 		if err := try(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		time.AfterFunc(time.Second, b.Drain)
+		time.AfterFunc(time.Second, func() { b.Drain(time.Time{}) })
 		if err := try(context.Background()); !errors.Is(err, ErrDraining) {
 			t.Errorf("%v", err)
 		}

@@ -160,7 +160,7 @@ func TestTallyNamesEveryRefusal(t *testing.T) {
 	if err := b.Publish(ctx, patient); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	b.Drain()
+	b.Drain(time.Time{})
 	late := batchOf(numbered("late", 0, 6)...)
 	if err := b.Publish(t.Context(), late); !errors.Is(err, ErrDraining) {
 		t.Errorf("%v", err)

@@ -129,7 +129,7 @@ func TestLongOutage(t *testing.T) {
 func TestWaitForTheFirstStream(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *testSite){
 		"killed":   func(t *testing.T, site *testSite) { site.kill(t) },
-		"draining": func(_ *testing.T, site *testSite) { site.broker.Drain() },
+		"draining": func(_ *testing.T, site *testSite) { site.broker.Drain(time.Time{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -222,7 +222,8 @@ func (s *Server) Serve(l net.Listener) error {
 // The order: the broker drains, which makes health say no and ends every subscription once its queue is
 // empty, and every publish stream once its last frame is confirmed; connections close as their calls end.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.broker.Drain()
+	until, _ := ctx.Deadline()
+	s.broker.Drain(until)
 	s.connections.closeSilent()
 	stopped := make(chan struct{})
 	go func() {

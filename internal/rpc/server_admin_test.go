@@ -141,7 +141,7 @@ func TestHealth(t *testing.T) {
 		}
 		watches = append(watches, w)
 	}
-	station.broker.Drain()
+	station.broker.Drain(time.Time{})
 	check(healthgrpc.HealthCheckResponse_NOT_SERVING)
 	for i, w := range watches {
 		if i < len(names) {

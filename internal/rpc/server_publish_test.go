@@ -122,7 +122,7 @@ func TestPublishStatuses(t *testing.T) {
 		return err == nil
 	})
 
-	station.broker.Drain()
+	station.broker.Drain(time.Time{})
 	_, err = stub.Publish(t.Context(), &tinybrokerv1.PublishRequest{Topic: "a"})
 	checkStatus(t, err, codes.Unavailable, "DRAINING")
 }
