@@ -28,12 +28,14 @@ type Broker struct {
 	// gate is held for reading by every Publish, so that Drain can wait for those under way.
 	gate     sync.RWMutex
 	draining chan struct{} // closed when draining begins
+	restless atomic.Int64  // groups that may yet cause dead letters, while it drains
 
 	mu            sync.Mutex
 	subscriptions map[string]consumer
 	groups        map[string]*group
 	gone          groupCounters // of the groups that are no more
 	evictions     evictionLog
+	watchers      []consumer // stay, while the broker drains, for what groups may yet cause
 
 	reclaimMu sync.Mutex // held while memory is made free, comes before mu
 	reclaimed time.Time  // when that last found nothing

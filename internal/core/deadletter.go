@@ -67,9 +67,20 @@ func (g *group) unlock() {
 	}
 	letters := g.letters
 	g.letters = nil
+	if len(letters) > 0 {
+		g.posting++
+		g.mu.Unlock()
+		for i := range letters {
+			g.post(&letters[i])
+		}
+		g.mu.Lock()
+		g.posting--
+	}
+	g.countRestlessLocked()
+	drains := g.draining
 	g.mu.Unlock()
-	for i := range letters {
-		g.post(&letters[i])
+	if drains {
+		g.broker.drainWatchers()
 	}
 }
 

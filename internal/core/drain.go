@@ -8,6 +8,10 @@ import (
 // A broker that drains lets everybody go for whom there can be nothing more: a broadcast subscription when its queue has been taken, and the members
 // of a group together, when none of them has anything in flight and nothing waits that one of them may have. Until then any of them may be
 // needed: what one gives back may be for others, whatever their patterns are, should it be the last of its lane.
+//
+// Whoever watches the broker's own topics goes last. A group that is not at rest may yet cause dead letters and events, and what takes those may
+// be a group as well. So watchers stay until every group is at rest: none has anything for its members, nor publishes dead letters. One that has
+// nothing causes nothing, so groups that take each other's letters do not wait for each other.
 
 // Drain stops taking anything new, waits for the publishes under way, which waste no more patience, and lets every
 // subscription end as shutting down once there can be nothing more for it. It does not wait for that. Whoever is left is cut off at the given
@@ -27,7 +31,30 @@ func (b *Broker) Drain(until time.Time) {
 	for _, g := range b.allGroups() {
 		g.beginDrain(until)
 	}
+	var watchers []consumer
 	for _, c := range b.snapshot() {
+		if c.point().patterns.ownTopics() {
+			watchers = append(watchers, c)
+			continue
+		}
+		c.drain()
+	}
+	b.mu.Lock()
+	b.watchers = watchers
+	b.mu.Unlock()
+	b.drainWatchers()
+}
+
+// drainWatchers lets watchers go once all groups are at rest. No lock may be held.
+func (b *Broker) drainWatchers() {
+	if b.restless.Load() > 0 {
+		return
+	}
+	b.mu.Lock()
+	watchers := b.watchers
+	b.watchers = nil
+	b.mu.Unlock()
+	for _, c := range watchers {
 		c.drain()
 	}
 }
@@ -65,6 +92,20 @@ func (g *group) beginDrain(until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.draining, g.cutOff = true, until
+	g.countRestlessLocked()
+}
+
+// countRestlessLocked keeps the broker's count of groups that are not at rest while it drains.
+func (g *group) countRestlessLocked() {
+	restless := g.draining && (g.posting > 0 || g.mayHaveMoreLocked())
+	if restless == g.restless {
+		return
+	}
+	if g.restless = restless; restless {
+		g.broker.restless.Add(1)
+	} else {
+		g.broker.restless.Add(-1)
+	}
 }
 
 // drain ends the member once there can be nothing more for it.

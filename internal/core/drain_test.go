@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +160,165 @@ func TestADrainWaitsForDelaysThatEndInTime(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// Whoever takes dead letters and events stays until no group can cause any more.
+func TestADrainKeepsThoseWhoTakeDeadLetters(t *testing.T) {
+	b := newBroker(t, nil)
+	letters := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.dlq.*"}})
+	events := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.event.deadletter"}})
+	others := subscribe(t, b, SubscribeOptions{Patterns: []string{"**"}})
+	undertaker := join(t, b, JoinOptions{Group: "undertakers", Patterns: []string{"$tb.dlq.g"}})
+	take(undertaker)
+	m := join(t, b, JoinOptions{})
+	publish(t, b, numbered("t", 0, 3)...)
+	takeAll(others)
+	g, _ := take(m)
+	b.Drain(time.Time{})
+	wantEnded(t, others, EndShuttingDown, 0)
+	wantStaying := func() {
+		t.Helper()
+		takeAll(letters)
+		takeAll(events)
+		if letters.Ending().Reason != EndNone || events.Ending().Reason != EndNone || undertaker.Ending().Reason != EndNone {
+			t.Fatalf("ended as %s, %s and %s", letters.Ending().Reason, events.Ending().Reason, undertaker.Ending().Reason)
+		}
+	}
+	wantStaying()
+	m.Nack(Nack{Action: NackReject}, SequenceRange{g.first, g.first + 1})
+	if n := len(takeAll(letters)); n != 2 {
+		t.Errorf("%d dead letters", n)
+	}
+	if n := len(takeAll(events)); n != 2 {
+		t.Errorf("%d events", n)
+	}
+	m.Ack(g.all())
+	if r := m.Ending().Reason; r != EndShuttingDown {
+		t.Errorf("the member ended as %s", r)
+	}
+	wantStaying()
+	g, _ = take(undertaker)
+	if len(g.payloads) != 2 {
+		t.Errorf("the group of dead letters got %q", g.payloads)
+	}
+	wantStaying()
+	undertaker.Ack(g.all())
+	if r := undertaker.Ending().Reason; r != EndShuttingDown {
+		t.Errorf("its member ended as %s", r)
+	}
+	wantEnded(t, letters, EndShuttingDown, 0)
+	wantEnded(t, events, EndShuttingDown, 0)
+}
+
+// Groups that take each other's dead letters, and their own, go when none of them has anything.
+func TestADrainOfGroupsThatTakeEachOthersDeadLetters(t *testing.T) {
+	b := newBroker(t, nil)
+	one := join(t, b, JoinOptions{Group: "one", Patterns: []string{"t", "$tb.dlq.*"}})
+	two := join(t, b, JoinOptions{Group: "two", Patterns: []string{"u", "$tb.dlq.*", "$tb.event.**"}})
+	publish(t, b, post{topic: "t", payload: "1"})
+	for g, ok := take(two); ok; g, ok = take(two) {
+		two.Ack(g.all())
+	}
+	g, _ := take(one)
+	b.Drain(time.Time{})
+	one.Nack(Nack{Action: NackReject}, g.all())
+	for _, m := range []*Member{one, two} {
+		if r := m.Ending().Reason; r != EndNone {
+			t.Fatalf("one ended as %s with a dead letter to come", r)
+		}
+		for g, ok := take(m); ok; g, ok = take(m) {
+			m.Nack(Nack{Action: NackReject}, g.all())
+		}
+	}
+	for g, ok := take(one); ok; g, ok = take(one) { // those of the events
+		one.Ack(g.all())
+	}
+	for g, ok := take(two); ok; g, ok = take(two) {
+		two.Ack(g.all())
+	}
+	if one.Ending().Reason != EndShuttingDown || two.Ending().Reason != EndShuttingDown {
+		t.Errorf("ended as %s and %s", one.Ending().Reason, two.Ending().Reason)
+	}
+
+	idle := newBroker(t, nil)
+	one = join(t, idle, JoinOptions{Group: "one", Patterns: []string{"$tb.dlq.two"}})
+	two = join(t, idle, JoinOptions{Group: "two", Patterns: []string{"$tb.dlq.one"}})
+	idle.Drain(time.Time{})
+	if one.Ending().Reason != EndShuttingDown || two.Ending().Reason != EndShuttingDown {
+		t.Errorf("idle, they ended as %s and %s", one.Ending().Reason, two.Ending().Reason)
+	}
+}
+
+// askingEncoding asks something before it encodes a message.
+type askingEncoding struct {
+	lengthPrefixed
+	ask func()
+}
+
+func (e *askingEncoding) Append(dst []byte, m *Message) []byte {
+	e.ask()
+	return e.lengthPrefixed.Append(dst, m)
+}
+
+// A group whose last dead letters are being published is not at rest, though it has nothing any more.
+func TestADrainWaitsForLettersThatAreBeingWritten(t *testing.T) {
+	e := &askingEncoding{ask: func() {}}
+	b := newBroker(t, func(o *Options) { o.Encoding = e })
+	letters := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.dlq.g"}})
+	m := join(t, b, JoinOptions{})
+	e.ask = func() { m.Ack() } // the group is looked at again
+	publish(t, b, numbered("t", 0, 3)...)
+	g, _ := take(m)
+	b.Drain(time.Time{})
+	m.Nack(Nack{Action: NackReject}, g.all())
+	if n := len(takeAll(letters)); n != 3 {
+		t.Errorf("%d dead letters", n)
+	}
+	wantEnded(t, letters, EndShuttingDown, 0)
+}
+
+// However a drain and the last verdicts meet, no dead letter is lost.
+func TestNoDeadLetterIsLostInADrain(t *testing.T) {
+	for range 200 {
+		b := newBroker(t, nil)
+		letters := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.dlq.*"}})
+		undertaker := join(t, b, JoinOptions{Group: "undertakers", Patterns: []string{"$tb.dlq.*"}})
+		const groups = 4
+		var wg sync.WaitGroup
+		for i := range groups {
+			m := join(t, b, JoinOptions{Group: fmt.Sprint("g", i), Patterns: []string{"t"}})
+			wg.Go(func() {
+				work(m, func(g got) { m.Nack(Nack{Action: NackReject}, g.all()) })
+			})
+		}
+		publish(t, b, numbered("t", 0, 3)...)
+		read, handled := 0, 0
+		wg.Go(func() {
+			for {
+				read += len(takeAll(letters))
+				select {
+				case <-letters.Wake():
+				case <-letters.Done():
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			work(undertaker, func(g got) {
+				for _, p := range g.payloads {
+					if strings.Contains(p, HeaderReason) {
+						handled++
+					}
+				}
+				undertaker.Ack(g.all())
+			})
+		})
+		b.Drain(time.Time{})
+		wg.Wait()
+		if read != 3*groups || handled != 3*groups {
+			t.Fatalf("of %d dead letters %d were read and %d handled", 3*groups, read, handled)
 		}
 	}
 }

@@ -40,10 +40,12 @@ type group struct {
 	inFlight int
 	draining bool      // members end as soon as there cannot be anything for them any more
 	cutOff   time.Time // when those will be that are left; zero: never
+	restless bool      // counted as such by the broker, while it drains
 	counters groupCounters
 	outMeter meter
 
 	letters []deadLetter // to be published once mu is free
+	posting int          // how many publish dead letters right now
 }
 
 // groupCounters only grow.
@@ -196,6 +198,7 @@ func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, 
 	g := r.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	defer g.countRestlessLocked()
 	// A lane may have gone since the route was looked up.
 	r.lanes = slices.DeleteFunc(r.lanes, func(l *lane) bool { return l.gone })
 	if g.ended || len(r.lanes) == 0 {

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // The caps of the patterns of one subscription together, equal ones included, which bound the memory and the time that one
@@ -89,6 +90,11 @@ func (s *PatternSet) sort(n int) {
 // grows linearly with the length of the topic, whatever the patterns.
 func (s *PatternSet) Match(topic string) bool {
 	return anyMatch(s.includes, topic) && !s.excluded(topic)
+}
+
+// ownTopics reports whether the set may match topics of the broker's own.
+func (s *PatternSet) ownTopics() bool {
+	return slices.ContainsFunc(s.includes, func(a *patternAlternative) bool { return a.system || a.literal() && systemTopic(a.text) })
 }
 
 func (s *PatternSet) excluded(topic string) bool { return anyMatch(s.excludes, topic) }
