@@ -59,6 +59,8 @@ type serverTimes struct {
 	minPing time.Duration
 	// linger is how long a stream that has ended may stay unread before its connection is closed.
 	linger time.Duration
+	// farewell is how long those who are cut off at the end of a shutdown have to be told.
+	farewell time.Duration
 }
 
 var defaultServerTimes = serverTimes{
@@ -71,6 +73,7 @@ var defaultServerTimes = serverTimes{
 	pongTimeout: pingTimeout,
 	minPing:     minPingInterval,
 	linger:      30 * time.Second,
+	farewell:    300 * time.Millisecond,
 }
 
 // ServerOptions are what a server needs to know beside the broker.
@@ -217,7 +220,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown ends the server: it takes nothing new, delivers what is queued to those who read, tells everybody, and
-// returns when all are gone. When ctx ends first, whatever is left is cut off; the error is then a *CutOffError.
+// returns when all are gone. When ctx ends first, whatever is left is cut off, those who read being told; the error is then a *CutOffError.
 //
 // The order: the broker drains, which makes health say no and ends every subscription once its queue is
 // empty, and every publish stream once its last frame is confirmed; connections close as their calls end.
@@ -236,6 +239,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = s.leftBehind(ctx.Err())
 		s.broker.Close()
+		select {
+		case <-stopped:
+		case <-time.After(s.options.times.farewell):
+		}
 		s.grpc.Stop()
 		<-stopped
 	}

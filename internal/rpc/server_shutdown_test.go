@@ -154,6 +154,42 @@ func publishUntilEnd(t testing.TB, station *station) (confirmed <-chan uint64, e
 	return last, end
 }
 
+// TestWhoIsCutOffIsTold: members that are still at work when the time is over, while somebody else does not read.
+func TestWhoIsCutOffIsTold(t *testing.T) {
+	station := newStation(t, nil)
+	frozen := openPatterns(t, station.stub(t, frozenOptions()...), "f")
+	for range 20 {
+		publishOne(t, station.stub(t), "f", make([]byte, 16<<10))
+	}
+	var members []*stockMember
+	for range 5 {
+		members = append(members, joinStock(t, station.stub(t), &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"job"}}))
+	}
+	for range members {
+		publishOne(t, station.stub(t), "job", nil)
+	}
+	for _, m := range members {
+		m.take(t, 1)
+	}
+	const deadline = 200 * time.Millisecond
+	took, err := shutDown(t, station, deadline)
+	var cut *CutOffError
+	if !errors.As(err, &cut) || cut.Subscriptions != 6 || cut.InFlight != 5 {
+		t.Errorf("shutdown: %v", err)
+	}
+	if took > deadline+time.Second {
+		t.Errorf("took %s", took)
+	}
+	for _, m := range members {
+		closed, err := m.end(t)
+		if closed.GetReason() != tinybrokerv1.CloseReason_CLOSE_REASON_SHUTTING_DOWN {
+			t.Errorf("closed %v", closed)
+		}
+		checkStatus(t, err, codes.Unavailable, "DRAINING")
+	}
+	frozen.cancel()
+}
+
 // TestShutdownKeepsEveryClientOut: connections that come while the server is shutting down do not hold it up.
 func TestShutdownKeepsEveryClientOut(t *testing.T) {
 	station := newStation(t, nil)
