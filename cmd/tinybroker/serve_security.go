@@ -148,9 +148,10 @@ func (s *security) prepareTLS(server *rpc.Server) (commit func(), err error) {
 	}
 	return func() {
 		s.warn(fresh)
+		samePool := fresh.SamePool(s.material)
 		s.material = fresh
 		s.tls.Use(fresh)
-		if s.files.tls.CA != "" {
+		if !samePool {
 			server.UseClientCAs(fresh.Pool())
 		}
 	}, nil

@@ -25,6 +25,7 @@ type Material struct {
 	certificate *tls.Certificate // nil: none
 	pool        *x509.CertPool   // nil: none
 	read        [][]byte
+	ca          []byte // of which the pool was made
 }
 
 // Load reads and checks files. The errors name the files.
@@ -52,7 +53,7 @@ func Load(f Files) (*Material, error) {
 		if m.pool, err = certificates(f.CA, data); err != nil {
 			return nil, err
 		}
-		m.read = append(m.read, data)
+		m.read, m.ca = append(m.read, data), data
 	}
 	return m, nil
 }
@@ -145,6 +146,9 @@ func (m *Material) Same(other *Material) bool {
 	}
 	return true
 }
+
+// SamePool reports whether the files had the same contents as to who may have issued the other end's certificate.
+func (m *Material) SamePool(other *Material) bool { return bytes.Equal(m.ca, other.ca) }
 
 // Pool holds those who may have issued the other end's certificate; nil: no file names any.
 func (m *Material) Pool() *x509.CertPool { return m.pool }

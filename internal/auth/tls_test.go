@@ -93,8 +93,12 @@ func TestMaterial(t *testing.T) {
 		t.Error("the same files are not the same")
 	}
 	i.Issue("a", nil) // in their place
-	if again := load(t, a); first.Same(again) {
-		t.Error("other files are the same")
+	if again := load(t, a); first.Same(again) || !first.SamePool(again) {
+		t.Error("another certificate of the same issuer: the files are the same, or those who may have issued are not")
+	}
+	a.CA = certtest.New(t).CA
+	if again := load(t, a); first.SamePool(again) {
+		t.Error("another issuer is the same")
 	}
 	if m := load(t, Files{CA: i.CA}); m.Warning(now) != "" || !m.Expires().IsZero() || m.Same(first) {
 		t.Error("without a certificate")

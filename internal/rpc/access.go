@@ -49,7 +49,7 @@ func (a *access) admit(ctx context.Context, method string) (*session, error) {
 	if open && chain == nil {
 		return nil, nil
 	}
-	s := &session{access: a, rule: r, revoked: make(chan struct{})}
+	s := &session{access: a, conn: connOf(ctx), rule: r, revoked: make(chan struct{})}
 	if open {
 		s.showCertificate(chain)
 	} else if err := s.show(ctx, chain); err != nil {
@@ -62,7 +62,7 @@ func (a *access) admit(ctx context.Context, method string) (*session, error) {
 	}
 	a.sessions[s] = struct{}{}
 	if s.leaf != nil {
-		s.expiry = time.AfterFunc(time.Until(s.leaf.NotAfter), func() { a.review(s) })
+		s.expiry = time.AfterFunc(time.Until(s.leaf.NotAfter), func() { a.expire(s) })
 	}
 	return s, nil
 }
@@ -120,17 +120,22 @@ func (a *access) reviewLocked() {
 	}
 }
 
-func (a *access) review(s *session) {
+// expire judges a call whose certificate is to have expired. When the clock was set back meanwhile, it has not yet.
+func (a *access) expire(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, open := a.sessions[s]; open {
-		s.reviewLocked()
+	if _, open := a.sessions[s]; !open {
+		return
+	}
+	if s.reviewLocked(); s.err == nil {
+		s.expiry.Reset(time.Until(s.leaf.NotAfter))
 	}
 }
 
 // session is a call that was let in. Its methods work on a nil one, which may do everything.
 type session struct {
 	access     *access
+	conn       *serverConn // nil: it is not known
 	rule       rule
 	credential auth.Credential
 	chain      []*x509.Certificate // of the client, if its credential is that
@@ -226,6 +231,22 @@ func (s *session) verifyLocked() error {
 	if s.access.clientCAs == nil {
 		return errCertificateIssuer
 	}
+	if s.conn == nil {
+		return s.verifyIssuerLocked()
+	}
+	if k := &s.conn.issuer; k.among != s.access.clientCAs {
+		*k = knownIssuer{s.access.clientCAs, s.verifyIssuerLocked()}
+	}
+	return s.conn.issuer.err
+}
+
+// knownIssuer is what was found out about the issuer of a connection's certificate, with which every call on it comes.
+type knownIssuer struct {
+	among *x509.CertPool // nil: it was not looked for
+	err   error
+}
+
+func (s *session) verifyIssuerLocked() error {
 	between := x509.NewCertPool()
 	for _, c := range s.chain[1:] {
 		between.AddCert(c)

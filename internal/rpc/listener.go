@@ -66,6 +66,7 @@ type serverConn struct {
 	accepted       time.Time
 	received, sent atomic.Int64 // bytes
 	used           atomic.Bool  // for a call of BrokerService
+	issuer         knownIssuer  // guarded by access.mu
 
 	// Guarded by connections.mu.
 	established bool
