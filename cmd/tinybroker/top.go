@@ -138,14 +138,17 @@ func runTop(ctx context.Context, a *app, o *topOptions) error {
 		a.terminal.Store(before)
 		defer a.terminal.Store(nil)
 	}
-	left, err := leaving(ctx, writePatience, func() error {
-		return tui.Run(ctx, source, tui.Options{
-			Address: o.server, View: o.view(), Interval: o.interval,
-			Sort: o.sort, Reverse: o.reverse, Filter: o.filter, Limit: o.limit,
-			ASCII: o.ascii, Color: useColor(o.color, out),
-			ReconnectTimeout: o.reconnectTimeout, NoReconnect: o.noReconnect, Suspend: suspend,
-		}, in, out)
-	})
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer watchReader(out, func() { end(&writeError{errReaderGone}) })() // a terminal that has gone need not send a signal
+	screen := tui.Options{
+		Address: o.server, View: o.view(), Interval: o.interval,
+		Sort: o.sort, Reverse: o.reverse, Filter: o.filter, Limit: o.limit,
+		ASCII: o.ascii, Color: useColor(o.color, out),
+		ReconnectTimeout: o.reconnectTimeout, NoReconnect: o.noReconnect,
+	}
+	defer watchJobControl(&screen, a.abort)()
+	left, err := leaving(ctx, writePatience, func() error { return tui.Run(ctx, source, screen, in, out) })
 	if before := a.terminal.Load(); left && before != nil {
 		before.restore()
 	}

@@ -187,6 +187,61 @@ func TestTopSuspends(t *testing.T) {
 	alone.restored()
 }
 
+// After a stop by somebody else the terminal is set up again, whatever was done to it meanwhile.
+func TestTopStoppedByOthers(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGTSTP} {
+		script := fmt.Sprintf(`set -m; tinybroker top -s %s; echo "STOPPED"; stty sane; fg; echo "CODE $?"`, b.address)
+		s := startTop(t, 80, 24, nil, func(p *process) { p.cmd.Path, p.cmd.Args = "/bin/sh", []string{"sh", "-c", script} })
+		s.shows("busiest topics")
+		job, err := unix.IoctlGetInt(int(s.tty.Fd()), unix.TIOCGPGRP)
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := syscall.Kill(job, sig); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the shell goes on", func() bool { return bytes.Contains(s.bytes(), []byte("STOPPED")) })
+		eventually(t, "the screen is drawn again", func() bool {
+			_, after, _ := bytes.Cut(s.bytes(), []byte("STOPPED"))
+			_, after, entered := bytes.Cut(after, []byte("\x1b[?1049h"))
+			return entered && bytes.Contains(after, []byte("busiest topics"))
+		})
+		s.keys("2")
+		s.shows("[2 Topics")
+		s.keys("q")
+		s.shows("CODE 0")
+		s.process.ended(0)
+	}
+}
+
+// A terminal that has gone ends it also where nobody hears the signal.
+func TestTopWithoutHangup(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	s := startTop(t, 80, 24, nil, func(p *process) {
+		p.cmd.Path, p.cmd.Args = "/bin/sh", []string{"sh", "-c", "trap '' HUP; exec tinybroker top -s " + b.address}
+	})
+	s.shows("busiest topics")
+	s.tty.Close()
+	s.process.ended(exitPipe)
+}
+
+// The stacks that SIGQUIT asks for are written to a terminal on which they can be read.
+func TestTopQuit(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	s := startTop(t, 80, 24, []string{"top", "-s", b.address}, func(p *process) { p.cmd.Stderr = &p.stderr })
+	s.shows("busiest topics")
+	s.signal(syscall.SIGQUIT)
+	s.process.ended(2)
+	s.restored()
+	if !strings.Contains(s.stderr.String(), "goroutine ") {
+		t.Error("there are no stacks")
+	}
+}
+
 // Names from outside cannot drive the terminal: the emulator knows no sequence but those of the screen itself.
 func TestTopShowsHostileNames(t *testing.T) {
 	t.Parallel()

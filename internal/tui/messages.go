@@ -39,7 +39,9 @@ type (
 		id  string
 		err error
 	}
-	// resumedMsg: the process was suspended and goes on.
+	// awokenMsg: the process was stopped without having given the terminal back, and goes on.
+	awokenMsg struct{}
+	// resumedMsg: the terminal was given back, and is the screen's again.
 	resumedMsg struct{}
 	// tickMsg comes once a second.
 	tickMsg struct{}
@@ -117,6 +119,16 @@ func (w *watch) await(context.Context) tea.Msg {
 	case snap := <-w.news:
 		return snapshotMsg{w.number, snap}
 	case <-w.ctx.Done():
+		return nil
+	}
+}
+
+// awaitAwoken waits until the process goes on after a stop by others.
+func (m *model) awaitAwoken(ctx context.Context) tea.Msg {
+	select {
+	case <-m.options.Resumes:
+		return awokenMsg{}
+	case <-ctx.Done():
 		return nil
 	}
 }

@@ -108,7 +108,7 @@ func newModel(s Source, o Options, j *jobs) *model {
 
 // Init asks the first question.
 func (m *model) Init() tea.Cmd {
-	return tea.Batch(m.ask(), m.jobs.after(time.Second, tickMsg{}))
+	return tea.Batch(m.ask(), m.jobs.after(time.Second, tickMsg{}), m.jobs.command(m.jobs.ctx, m.awaitAwoken))
 }
 
 // screen is the one that is shown.

@@ -43,8 +43,7 @@ func (m *model) typed(msg tea.KeyMsg) tea.Cmd {
 	case tea.KeyCtrlU:
 		p.text = nil
 	case tea.KeyCtrlW:
-		kept := strings.TrimRightFunc(before, unicode.IsSpace)
-		p.text = []rune(kept[:strings.LastIndexFunc(kept, unicode.IsSpace)+1])
+		p.text = withoutLastWord(p.text)
 	case tea.KeyRunes, tea.KeySpace:
 		for _, r := range msg.Runes {
 			if !unicode.IsControl(r) && r != unicode.ReplacementChar && len(p.text) < maxPrompt {
@@ -56,6 +55,18 @@ func (m *model) typed(msg tea.KeyMsg) tea.Cmd {
 		return p.change(text)
 	}
 	return nil
+}
+
+// withoutLastWord cuts off the last word and the blanks after it.
+func withoutLastWord(text []rune) []rune {
+	end := len(text)
+	for end > 0 && unicode.IsSpace(text[end-1]) {
+		end--
+	}
+	for end > 0 && !unicode.IsSpace(text[end-1]) {
+		end--
+	}
+	return text[:end]
 }
 
 // askFilter opens the prompt of the filter, which applies as it is typed.

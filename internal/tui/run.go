@@ -44,6 +44,9 @@ type Options struct {
 	// Suspend stops the process as ctrl+z does, and returns when it goes on. It is called with the terminal given back.
 	// Nil: there is no suspending.
 	Suspend func()
+	// Resumes tells that the process goes on after a stop without Suspend: others may have used the terminal, which is set up and drawn
+	// anew. It may be nil.
+	Resumes <-chan struct{}
 }
 
 // ErrInterrupted is the end by ctrl+c.
@@ -69,6 +72,21 @@ func Run(ctx context.Context, s Source, o Options, in, out *os.File) error {
 	return run(newModel(s, o, j), in, out)
 }
 
+// withSize gives a terminal that does not know its size, as one on a serial line, the usual one.
+func withSize(_ tea.Model, msg tea.Msg) tea.Msg {
+	size, ok := msg.(tea.WindowSizeMsg)
+	if !ok {
+		return msg
+	}
+	if size.Width <= 0 {
+		size.Width = 80
+	}
+	if size.Height <= 0 {
+		size.Height = 24
+	}
+	return size
+}
+
 // run draws a model until it ends.
 func run(m *model, in, out *os.File) error {
 	j := m.jobs
@@ -78,6 +96,7 @@ func run(m *model, in, out *os.File) error {
 		tea.WithAltScreen(),
 		tea.WithFPS(framesPerSecond),
 		tea.WithoutSignalHandler(),
+		tea.WithFilter(withSize),
 	)
 	// A panic and the caller's signals end the program through the context, as a quit would: a program that is killed
 	// instead leaves the goroutine behind that reads its input.

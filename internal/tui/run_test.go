@@ -217,3 +217,20 @@ func TestAtMostTenFramesASecond(t *testing.T) {
 	}
 	terminal.restored()
 }
+
+// A terminal that does not know its size, or that only one side of it, is taken for one of the usual size.
+func TestTerminalWithoutSize(t *testing.T) {
+	for _, size := range [][2]uint16{{0, 0}, {0, 24}, {80, 0}} {
+		terminal := newTerminal(t, size[0], size[1])
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			terminal.shows("busiest topics")
+			cancel()
+		}()
+		if err := Run(ctx, &playing{watch: steady, observe: observeSample}, Options{}, terminal.slave, terminal.slave); !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+		cancel()
+		terminal.restored()
+	}
+}

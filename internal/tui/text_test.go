@@ -62,3 +62,13 @@ func TestWriteText(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutLastWord(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "word": "", "two words": "two ", "two words  ": "two ", "  ": "", "a\u3000b": "a\u3000", "a\u3000b\u00a0\u3000": "a\u3000", "世 界": "世 ",
+	} {
+		if got := string(withoutLastWord([]rune(text))); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}

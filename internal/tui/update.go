@@ -25,6 +25,8 @@ func (m *model) handle(msg tea.Msg) tea.Cmd {
 		m.width, m.height = max(0, msg.Width), max(0, msg.Height)
 	case tea.KeyMsg:
 		return m.press(msg)
+	case awokenMsg:
+		return tea.Batch(giveBack(func() {}), m.jobs.command(m.jobs.ctx, m.awaitAwoken))
 	case resumedMsg:
 		return tea.Batch(tea.WindowSize(), tea.ClearScreen) // the size may have changed meanwhile
 	case snapshotMsg:

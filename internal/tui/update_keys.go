@@ -53,7 +53,12 @@ func (m *model) suspend() tea.Cmd {
 	if m.options.Suspend == nil {
 		return nil
 	}
-	return tea.Exec(suspension(m.options.Suspend), func(error) tea.Msg { return resumedMsg{} })
+	return giveBack(m.options.Suspend)
+}
+
+// giveBack has f called while the terminal is as it was, and then takes it and draws again.
+func giveBack(f func()) tea.Cmd {
+	return tea.Exec(suspension(f), func(error) tea.Msg { return resumedMsg{} })
 }
 
 // pressHelp scrolls the help; any other key closes it.
