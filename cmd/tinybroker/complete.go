@@ -14,6 +14,9 @@ import (
 // completionPatience is how long the shell is kept waiting for names from a broker.
 const completionPatience = 300 * time.Millisecond
 
+// reasonPatience is how much of it finding out why there is no connection may take.
+const reasonPatience = 100 * time.Millisecond
+
 // completeTopics completes the first argument, or every one, with topics that the broker knows.
 func (o *clientOptions) completeTopics(every bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -36,7 +39,7 @@ func (o *clientOptions) liveNames(cmd *cobra.Command, v core.View, begun string)
 	defer cancel()
 	// The environment and the file may say where the broker is. What is wrong with them is told when the command runs.
 	_, _ = loadConfig(cmd.Flags())
-	o.connectTimeout, o.wait = completionPatience, false
+	o.connectTimeout, o.wait = completionPatience-reasonPatience, false
 	client, err := o.dial(ctx, &notices{w: io.Discard, quiet: true}, new(link))
 	if err != nil {
 		return nil
@@ -48,8 +51,8 @@ func (o *clientOptions) liveNames(cmd *cobra.Command, v core.View, begun string)
 	}
 	var names []cobra.Completion
 	add := func(name string) {
-		// What would have to be escaped cannot be typed either.
-		if strings.HasPrefix(name, begun) && safe(name) == name && !strings.ContainsAny(name, "\\\t ") {
+		// What would have to be escaped cannot be typed either, and what begins with - would be a flag.
+		if strings.HasPrefix(name, begun) && !strings.HasPrefix(name, "-") && safe(name) == name && !strings.ContainsAny(name, "\\\t ") {
 			names = append(names, name)
 		}
 	}

@@ -118,6 +118,7 @@ type delimited struct {
 	limit     int
 	stop      bool // nothing is wanted after a record over the limit: its end, which may never come, is not looked for
 	number    uint64
+	skipping  bool // a record over the limit was reported, and its end not found yet
 }
 
 func (d *delimited) next() (record, error) {
@@ -131,6 +132,9 @@ func (d *delimited) next() (record, error) {
 
 func (d *delimited) cut() (record, error) {
 	d.buf.shrink()
+	if d.skipping {
+		d.skip()
+	}
 	searched := 0
 	for {
 		if i := bytes.Index(d.buf.unread()[searched:], d.delimiter); i >= 0 {
@@ -138,7 +142,9 @@ func (d *delimited) cut() (record, error) {
 		}
 		have := len(d.buf.unread())
 		if have > d.limit+len(d.delimiter) {
-			return record{}, d.skip()
+			d.number++
+			d.skipping = !d.stop
+			return record{}, &recordError{d.number, &tooLargeError{limit: int64(d.limit)}}
 		}
 		searched = max(0, have-len(d.delimiter)+1)
 		if !d.buf.fill() {
@@ -165,30 +171,22 @@ func (d *delimited) take(n, framing int) (record, error) {
 	return rec, nil
 }
 
-// skip reads past a record that is too long, keeping none of it.
-func (d *delimited) skip() error {
-	d.number++
-	if d.stop {
-		return &recordError{d.number, &tooLargeError{limit: int64(d.limit)}}
-	}
-	var size int64
+// skip reads past a record that is too long, keeping none of it. It was reported before, for its end may take long to come, or never do.
+func (d *delimited) skip() {
+	d.skipping = false
 	for {
 		unread := d.buf.unread()
 		if i := bytes.Index(unread, d.delimiter); i >= 0 {
-			size += int64(i)
 			d.buf.start += i + len(d.delimiter)
-			break
+			return
 		}
 		keep := min(len(unread), len(d.delimiter)-1) // the delimiter may be half read
-		size += int64(len(unread) - keep)
 		d.buf.start += len(unread) - keep
 		if !d.buf.fill() {
-			size += int64(keep)
 			d.buf.start = d.buf.end
-			break
+			return
 		}
 	}
-	return &recordError{d.number, &tooLargeError{size, int64(d.limit)}}
 }
 
 // wholeInput is one record: all of the input, which may be empty.

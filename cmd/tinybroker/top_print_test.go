@@ -126,8 +126,8 @@ func TestCompletionFromTheBroker(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
 	b.sub([]string{"jobs.*", "-g", "workers"})
-	for _, topic := range []string{"orders.created", "orders.updated", "metrics.cpu", "odd.\u202e"} {
-		b.pub("", topic, "x")
+	for _, topic := range []string{"orders.created", "orders.updated", "metrics.cpu", "odd.\u202e", "-odd"} {
+		b.pub("", "--", topic, "x")
 	}
 	// It accepts connections and then says nothing.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
