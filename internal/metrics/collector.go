@@ -33,6 +33,8 @@ var (
 	groups        = desc("groups", "Consumer groups there are.")
 	topics        = desc("topics", "Topics that were published to lately; the broker follows a bounded number.")
 	connections   = desc("connections", "Connections of clients.")
+	connLimit     = desc("connections_limit", "The most connections there may be: max_connections for each listen address.")
+	connWaiting   = desc("connections_waiting", "Listen addresses at which connections wait for others to go, since max_connections is reached.")
 	queued        = desc("queued_messages", "Messages that wait in the queues of subscriptions and groups; one counts in each.")
 	queuedBytes   = desc("queued_bytes", "Memory that messages in queues, in flight or being written take, in bytes; shared ones count once.")
 	memoryLimit   = desc("memory_limit_bytes", "The most that queued_bytes may be before publishes are refused: max_memory.")
@@ -52,7 +54,7 @@ var (
 
 var all = []*prometheus.Desc{
 	published, publishedBytes, refused, unrouted, matched, delivered, deliveredBytes, dropped, evictions, opened, ended, latency,
-	subscriptions, groups, topics, connections, queued, queuedBytes, memoryLimit, started, buildInfo,
+	subscriptions, groups, topics, connections, connLimit, connWaiting, queued, queuedBytes, memoryLimit, started, buildInfo,
 	acked, redelivered, deadLetters, groupMatched, groupAcked, groupDropped, groupPending, groupInFlight, groupMembers,
 }
 
@@ -112,6 +114,8 @@ func (c *brokerCollector) collectGauges(ch chan<- prometheus.Metric, st *core.St
 	ch <- gauge(groups, float64(st.Groups))
 	ch <- gauge(topics, float64(st.Topics))
 	ch <- gauge(connections, float64(c.server.Connections()))
+	ch <- gauge(connLimit, float64(c.server.ConnectionLimit()))
+	ch <- gauge(connWaiting, float64(c.server.ConnectionsWaiting()))
 	ch <- gauge(queued, float64(st.QueuedMessages))
 	ch <- gauge(queuedBytes, float64(st.Memory))
 	ch <- gauge(memoryLimit, float64(st.MaxMemory))

@@ -25,7 +25,9 @@ import (
 // idleServer is a server that nobody calls, with one method.
 type idleServer struct{}
 
-func (idleServer) Connections() int { return 3 }
+func (idleServer) Connections() int        { return 3 }
+func (idleServer) ConnectionLimit() int    { return 10 }
+func (idleServer) ConnectionsWaiting() int { return 1 }
 
 func (idleServer) VisitCalls(started func(kind, service, method string, n uint64), handled func(kind, service, method, code string, n uint64)) {
 	started("unary", "a.Service", "Method", 2)
@@ -106,6 +108,8 @@ func TestMetricNames(t *testing.T) {
 		"groups":                       "gauge",
 		"topics":                       "gauge",
 		"connections":                  "gauge",
+		"connections_limit":            "gauge",
+		"connections_waiting":          "gauge",
 		"queued_messages":              "gauge",
 		"queued_bytes":                 "gauge",
 		"memory_limit_bytes":           "gauge",

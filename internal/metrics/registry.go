@@ -17,6 +17,9 @@ type Broker interface {
 type Server interface {
 	// Connections returns how many clients are connected.
 	Connections() int
+	// ConnectionLimit returns how many may be, and ConnectionsWaiting for how many listeners some wait since that is reached.
+	ConnectionLimit() int
+	ConnectionsWaiting() int
 	// VisitCalls tells how many calls of each method were begun and how many have ended with each status, zeroes included.
 	VisitCalls(started func(kind, service, method string, n uint64), handled func(kind, service, method, code string, n uint64))
 }

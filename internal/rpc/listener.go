@@ -9,6 +9,9 @@ import (
 
 // connections knows every connection the server has accepted. Safe for concurrent use.
 type connections struct {
+	limit   atomic.Int64 // of all listeners together
+	waiting atomic.Int64 // listeners at which connections wait for room
+
 	mu      sync.Mutex
 	conns   map[*serverConn]struct{}
 	closing bool          // connections are closed when they come

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// trackingListener makes its connections known, and has no more than max of them; 0: any number. More wait to be accepted, but not for ones
-// that do nothing: those make room, see room.
+// trackingListener makes its connections known, and has no more than max of them; 0: any number. One more is accepted and waits for room, and
+// others behind it, but not for ones that do nothing: those make room, see room.
 type trackingListener struct {
 	net.Listener
 	connections *connections
@@ -21,6 +21,7 @@ type trackingListener struct {
 	closed func()
 	done   chan struct{}
 	failed time.Time // when it was last logged that accepting fails
+	full   time.Time // and that connections wait for room
 
 	// Guarded by connections.mu.
 	open int
@@ -28,6 +29,7 @@ type trackingListener struct {
 
 func newTrackingListener(l net.Listener, s *Server) *trackingListener {
 	done := make(chan struct{})
+	s.connections.limit.Add(int64(s.options.MaxConnections))
 	return &trackingListener{
 		Listener:    l,
 		connections: s.connections,
@@ -47,11 +49,14 @@ func (l *trackingListener) Close() error {
 
 // Accept implements net.Listener.
 func (l *trackingListener) Accept() (net.Conn, error) {
-	l.awaitRoom()
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		l.acceptFailed(err)
 		return nil, err
+	}
+	if !l.awaitRoom() {
+		_ = conn.Close()
+		return nil, net.ErrClosed
 	}
 	k := l.connections
 	c := &serverConn{Conn: conn, connections: k, listener: l, accepted: time.Now()}
@@ -65,26 +70,41 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// awaitRoom waits until there may be one more connection, or the listener is closed.
-func (l *trackingListener) awaitRoom() {
+// awaitRoom waits until there may be one more connection. False: the listener was closed before.
+func (l *trackingListener) awaitRoom() bool {
+	waits := false
 	for {
 		idle, wait, changed := l.room()
 		if changed == nil {
-			return
+			return true
 		}
 		if idle != nil {
 			_ = idle.Close()
 			continue
 		}
+		if !waits {
+			waits = true
+			l.connections.waiting.Add(1)
+			defer l.connections.waiting.Add(-1)
+		}
+		l.warnFull()
 		timer := time.NewTimer(wait)
 		select {
 		case <-changed:
 		case <-timer.C:
 		case <-l.done:
 			timer.Stop()
-			return
+			return false
 		}
 		timer.Stop()
+	}
+}
+
+// warnFull says so once a minute: whoever waits knows only that nobody answers.
+func (l *trackingListener) warnFull() {
+	if now := time.Now(); now.Sub(l.full) >= time.Minute {
+		l.full = now
+		l.log.Warn("max_connections is reached, and connections wait", "listen", l.Addr().String(), "max_connections", l.max)
 	}
 }
 

@@ -157,6 +157,12 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 // Connections returns how many clients are connected: those that have completed the handshake.
 func (s *Server) Connections() int { return s.connections.count() }
 
+// ConnectionLimit returns how many connections there may be: MaxConnections for each listener.
+func (s *Server) ConnectionLimit() int { return int(s.connections.limit.Load()) }
+
+// ConnectionsWaiting returns for how many listeners there are connections that wait for others to go, since MaxConnections is reached.
+func (s *Server) ConnectionsWaiting() int { return int(s.connections.waiting.Load()) }
+
 // UseIdentities exchanges those who may call. It must not be called when there were none at the start. Open streams that would not be
 // let in any more end, and so do those that receive what their identity may no longer receive, or may now receive more than.
 // The others are not disturbed.

@@ -71,10 +71,21 @@ func TestMaxConnections(t *testing.T) {
 	if _, err := third.Publish(ctx, &tinybrokerv1.PublishRequest{Topic: "a"}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a third connection: %v", err)
 	}
+	s := station.server
+	eventually(t, "it is known that one waits", func() bool { return s.ConnectionsWaiting() == 1 })
+	if n, limit := s.Connections(), s.ConnectionLimit(); n != 2 || limit != 2 {
+		t.Errorf("%d connections of %d", n, limit)
+	}
+	if lines := station.log.with(t, "max_connections is reached, and connections wait"); len(lines) != 1 || lines[0]["listen"] != station.addr {
+		t.Errorf("the log says %v", lines)
+	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
 	publishOne(t, third, "a", nil)
+	if n := s.ConnectionsWaiting(); n != 0 {
+		t.Errorf("after one has gone %d listeners are full", n)
+	}
 	silence(t, station, "waits to be accepted")
 	if took, err := shutDown(t, station, 10*time.Second); err != nil || took > 2*time.Second {
 		t.Errorf("shutdown took %s: %v", took, err)
@@ -208,6 +219,26 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 			p.stop()
 		})
 	}
+}
+
+// TestIdleConnectionsStayWhileNobodyWaits: also when there are as many as there may be.
+func TestIdleConnectionsStayWhileNobodyWaits(t *testing.T) {
+	const most = 3
+	station := newStation(t, func(_ *core.Options, so *ServerOptions) {
+		so.MaxConnections, so.times.silence, so.times.idle = most, time.Minute, 50*time.Millisecond
+	})
+	var stubs []tinybrokerv1.BrokerServiceClient
+	for range most {
+		stub := station.stub(t)
+		publishOne(t, stub, "a", nil)
+		stubs = append(stubs, stub)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if n, waiting := station.server.Connections(), station.server.ConnectionsWaiting(); n != most || waiting != 0 {
+		t.Errorf("%d connections are left, %d wait", n, waiting)
+	}
+	publishOne(t, stubs[0], "a", nil)
+	publishOne(t, station.stub(t), "a", nil)
 }
 
 // TestNoOpen: a subscriber that does not say what it wants does not stay.
