@@ -101,13 +101,17 @@ type config struct {
 // loadConfig sets every flag of fs that the command line does not give from the environment and the file, and reports
 // all that is wrong with them at once.
 func loadConfig(fs *pflag.FlagSet) (*config, error) {
-	c := &config{sources: map[string]string{}}
-	var errs mistakes
 	file, err := findConfigFile(fs)
 	if err != nil {
 		return nil, &exitError{code: exitConfig, err: err}
 	}
-	c.file = file
+	return applyConfig(fs, file)
+}
+
+// applyConfig does the same with a file that has been read; nil: none.
+func applyConfig(fs *pflag.FlagSet, file *configFile) (*config, error) {
+	c := &config{file: file, sources: map[string]string{}}
+	var errs mistakes
 	v := newViper()
 	if file != nil {
 		errs = append(errs, file.check()...)

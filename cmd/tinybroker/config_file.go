@@ -19,8 +19,9 @@ const maxConfigSize = 1 << 20
 
 // configFile is a configuration file that was read but not yet understood.
 type configFile struct {
-	path string
-	data []byte
+	path  string
+	data  []byte
+	stays bool // it is a file, which can be read again, and not a pipe
 	// By viper key, filled by check: where it is set, and what is written there, a string or []string.
 	lines   map[string]int
 	written map[string]any
@@ -43,7 +44,9 @@ func readConfigFile(path string) (*configFile, error) {
 	if len(data) > maxConfigSize {
 		return nil, fmt.Errorf("configuration file %s: larger than %s", path, exactSize(maxConfigSize))
 	}
-	return &configFile{path: path, data: data, lines: map[string]int{}, written: map[string]any{}}, nil
+	info, err := f.Stat()
+	stays := err == nil && info.Mode().IsRegular()
+	return &configFile{path: path, data: data, stays: stays, lines: map[string]int{}, written: map[string]any{}}, nil
 }
 
 func (f *configFile) has(key string) bool { return f.lines[key] > 0 }

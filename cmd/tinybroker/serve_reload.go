@@ -39,9 +39,7 @@ func newReloader(a *app, o *serveOptions, w io.Writer, level *slog.LevelVar, par
 	s := &liveSettings{flags: o.flags, live: map[string]func(string){
 		"log-level": func(name string) { setLevel(level, name) },
 	}}
-	if a.config.file != nil {
-		s.path = a.config.file.path
-	}
+	s.file = a.config.file
 	return &reloader{log: slog.New(newHandler(o, w, slog.LevelInfo)), settings: s, parts: parts}
 }
 
@@ -86,13 +84,14 @@ func (r *reloader) reload() bool {
 type liveSettings struct {
 	// flags are those serve was started with; what the command line gave them stays.
 	flags *pflag.FlagSet
-	// path of the configuration file that was read at the start; empty: there was none.
-	path string
+	// file is the configuration file that was read at the start; nil: there was none.
+	file *configFile
 	// live are the settings that a reload can change, by flag name.
 	live map[string]func(value string)
 }
 
-// read reads the settings anew, and checks them as at a start. A file that was there at the start must still be.
+// read reads the settings anew, and checks them as at a start. A file that was there at the start must still be. What a pipe has said cannot
+// be read again, and stays.
 func (s *liveSettings) read() (*pflag.FlagSet, error) {
 	o := newServeOptions()
 	fresh := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -105,15 +104,21 @@ func (s *liveSettings) read() (*pflag.FlagSet, error) {
 			}
 		}
 	})
-	if s.path != "" {
-		if err := fresh.Set("config", s.path); err != nil {
+	if s.file != nil {
+		if err := fresh.Set("config", s.file.path); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	if _, err := loadConfig(fresh); err != nil {
+	var err error
+	if s.file != nil && !s.file.stays {
+		_, err = applyConfig(fresh, s.file)
+	} else {
+		_, err = loadConfig(fresh)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return fresh, o.validate()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -134,6 +135,42 @@ func TestReloadFindsTheFile(t *testing.T) {
 	}
 }
 
+// What a pipe has said at the start stays in force, since it cannot be read again; the other files are reloaded.
+func TestReloadWithAPipe(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	auth := filepath.Join(t.TempDir(), "auth.yaml")
+	identities := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(auth, []byte(authText(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	identities(fortressIdentities)
+	_, err = fmt.Fprintf(w, "log_level: warn\nmax_memory: 64MiB\nauth_file: %q\n", auth)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "addr")
+	p := start(t, []string{"serve", "--config", "/dev/fd/3", "--listen", "127.0.0.1:0", "--addr-file", file},
+		func(p *process) { p.cmd.ExtraFiles = []*os.File{r} })
+	b := &broker{process: p, address: strings.TrimSpace(waitFile(t, file))}
+	if got := b.reload(); !strings.Contains(got, `"changed":[]`) {
+		t.Error(got)
+	}
+	identities("identities:\n" + identityTwo)
+	if got := b.reload(); !strings.Contains(got, `"changed":["auth_file"]`) {
+		t.Error(got)
+	}
+	if got := b.stderr.String(); strings.Contains(got, "next start") {
+		t.Error(got)
+	}
+}
+
 // Signals that come while the broker starts or stops, and many at once, do no harm.
 func TestHangupsAtAnyTime(t *testing.T) {
 	t.Parallel()
@@ -244,7 +281,7 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 	good := error(nil)
 	r := &reloader{
 		log: slog.New(slog.NewTextHandler(&log, nil)),
-		settings: &liveSettings{flags: cmd.Flags(), path: path, live: map[string]func(string){
+		settings: &liveSettings{flags: cmd.Flags(), file: &configFile{path: path, stays: true}, live: map[string]func(string){
 			"log-level": func(name string) { setLevel(&level, name) },
 		}},
 		parts: []reloadable{part("certificate", &good, false), part("tokens", &bad, false), part("ca", &good, true)},
@@ -290,7 +327,10 @@ func TestReloadReadsEverySettingBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &liveSettings{flags: cmd.Flags(), path: path}
+			s := &liveSettings{flags: cmd.Flags()}
+			if path != "" {
+				s.file = &configFile{path: path, stays: true}
+			}
 			fresh, err := s.read()
 			if err != nil {
 				t.Fatalf("%q: %v", with, err)
