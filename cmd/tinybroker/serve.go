@@ -191,6 +191,9 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	lines := newLogWriter(a.err, newLogger(o, a.err, level))
 	defer lines.close(logPatience)
 	log := newLogger(o, lines, level)
+	if o.addrFile != "" {
+		clearAddrFile(o.addrFile)
+	}
 	guard, err := loadSecurity(o.files, log)
 	if err != nil {
 		return err

@@ -256,36 +256,3 @@ func addressOf(l net.Listener) string {
 	}
 	return l.Addr().String()
 }
-
-// writeAddrFile writes one address a line, that of the pages last, so that a reader sees all of them or no file at all.
-func writeAddrFile(path string, listeners []net.Listener, pages *pages) (ownFile, error) {
-	var text strings.Builder
-	for _, l := range listeners {
-		fmt.Fprintln(&text, addressOf(l))
-	}
-	if pages != nil {
-		fmt.Fprintln(&text, pages.url())
-	}
-	err := writeFileAtomic(path, []byte(text.String()))
-	if err != nil {
-		return ownFile{}, failf(exitIO, "--addr-file %s: %s", path, rootCause(err))
-	}
-	return claim(path)
-}
-
-// writeFileAtomic creates or replaces a file in one step.
-func writeFileAtomic(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
-}

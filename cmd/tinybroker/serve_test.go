@@ -103,6 +103,33 @@ func TestAddrFile(t *testing.T) {
 	}
 }
 
+// What a killed broker has left in its address file is gone before the next one has done anything that may take long.
+func TestAddrFileOfAKilledBroker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, auth := filepath.Join(dir, "addr"), filepath.Join(dir, "auth.yaml")
+	killed := start(t, []string{"serve", "--listen", "127.0.0.1:0", "--listen", "unix://" + dir + "/s",
+		"--metrics-listen", "unix://" + dir + "/metrics", "--addr-file", file})
+	waitFile(t, file)
+	killed.signal(syscall.SIGKILL)
+	<-killed.done
+	if waitFile(t, file) == "" {
+		t.Fatal("it has left nothing behind")
+	}
+	if err := syscall.Mkfifo(auth, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, []string{"serve", "--listen", "127.0.0.1:0", "--auth-file", auth, "--addr-file", file}) // waits for what the pipe says
+	eventually(t, "the old address is gone", func() bool {
+		_, err := os.Lstat(file)
+		return os.IsNotExist(err)
+	})
+	if err := os.WriteFile(auth, []byte(authText(fortressIdentities)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, []string{"status", "-q", "-s", strings.TrimSpace(waitFile(t, file))}).ended(0)
+}
+
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -229,7 +256,16 @@ func TestSuccessorKeepsItsFiles(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
-	// One that could not start has no file to take away.
+	// One that could not start has no file to take away, neither that of who has its address nor one that was never an address file.
+	file = filepath.Join(dir, "other")
+	running := start(t, []string{"serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--addr-file", file})
+	before := waitFile(t, file)
+	start(t, []string{"serve", "--listen", strings.Split(before, "\n")[0], "--addr-file", file}).ended(exitUnavailable)
+	if got := waitFile(t, file); got != before {
+		t.Errorf("the file holds %q, and held %q", got, before)
+	}
+	running.signal(syscall.SIGTERM)
+	running.ended(0)
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
