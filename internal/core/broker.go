@@ -24,6 +24,7 @@ type Broker struct {
 	publications atomic.Uint64
 	lanes        atomic.Int64 // of all groups
 	latency      latency
+	onExpired    atomic.Pointer[func(Expired)]
 
 	// gate is held for reading by every Publish, so that Drain can wait for those under way.
 	gate     sync.RWMutex

@@ -45,6 +45,13 @@ type groupEvent struct {
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
+// laneEvent is group.lane_expired.
+type laneEvent struct {
+	Group    string   `json:"group"`
+	Patterns []string `json:"patterns"`
+	Dropped  int      `json:"dropped,omitempty"`
+}
+
 // deadLetterEvent is deadletter.
 type deadLetterEvent struct {
 	Group    string `json:"group"`

@@ -91,6 +91,7 @@ type lane struct {
 	aside    bool          // has no members, and messages may wait for it outside: for their key, or for another attempt
 
 	gone    bool    // expired: takes no more messages
+	lost    int     // messages that went with it
 	parked  int     // members that wait to be roused
 	late    int     // members that have let a deadline pass and said nothing since
 	drainer *Member // takes nothing more until it has nothing in flight and can take a suspect

@@ -59,9 +59,7 @@ func (g *group) tick() {
 	for _, l := range gone {
 		b.router.remove(l.patterns, l)
 	}
-	if ended && len(gone) > 0 {
-		b.emit("group.expired", groupEvent{Group: g.name, Dropped: g.stats(nil).Dropped})
-	}
+	g.tellExpired(gone, ended)
 }
 
 // hasExpired reports whether the group has had no member for the linger.

@@ -209,6 +209,7 @@ func (g *group) removeLaneLocked(l *lane) {
 	l.setAside(false)
 	g.broker.lanes.Add(-1)
 	g.broker.freePatterns(l.patterns)
+	before := g.counters.dropped
 	// What waits for its key goes first: nothing of it is to follow what goes then.
 	for _, st := range g.keys {
 		g.loseWaitingLocked(st, l)
@@ -217,6 +218,7 @@ func (g *group) removeLaneLocked(l *lane) {
 		g.loseLocked(DropExpired, p)
 	}
 	g.loseDelayedLocked(l)
+	l.lost = int(g.counters.dropped - before)
 }
 
 func (g *group) loseDelayedLocked(l *lane) {

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,37 @@ func TestGroupLinger(t *testing.T) {
 		wantMemory(t, b, 0)
 		if r := publish(t, b, post{topic: "t", payload: "after"})[0]; r.Receivers != 0 {
 			t.Error("a group that is gone takes messages")
+		}
+	})
+}
+
+// What goes with members that did not come back is told while the group goes on with others, and when it goes.
+func TestWhatExpiresIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		var told []Expired
+		b.OnExpired(func(e Expired) { told = append(told, e) })
+		events := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.event.group.*"}})
+		old := join(t, b, JoinOptions{Patterns: []string{"jobs.old"}})
+		current := join(t, b, JoinOptions{Patterns: []string{"jobs.new"}})
+		publish(t, b, post{topic: "jobs.old", payload: "0"})
+		take(old)
+		old.Nack(Nack{}, SequenceRange{1, 1}) // waits for another attempt
+		old.Close()
+		for i := range 6 {
+			publish(t, b, post{topic: "jobs.old", payload: "1", key: fmt.Sprint(i / 2)})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		publish(t, b, numbered("jobs.new", 0, 2)...)
+		current.Close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantPayloads(t, takeAll(events), []string{
+			`{"group":"g"}`, `{"group":"g","patterns":["jobs.old"],"dropped":7}`, `{"group":"g","dropped":9}`,
+		})
+		if want := []Expired{{"g", []string{"jobs.old"}, 7}, {"g", nil, 2}}; !reflect.DeepEqual(told, want) {
+			t.Errorf("told %v, want %v", told, want)
 		}
 	})
 }

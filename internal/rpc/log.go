@@ -55,3 +55,11 @@ func (s *Server) logConnection(c *serverConn, client string) {
 		"received_bytes", c.received.Load(), "sent_bytes", c.sent.Load(),
 		"lived", time.Since(c.accepted).Round(time.Millisecond).String())
 }
+
+// logExpired writes the one line of messages that went since no member came back for them in time.
+func (s *Server) logExpired(e core.Expired) {
+	if e.Dropped == 0 || !s.lines.expiries.allow(s.log) {
+		return
+	}
+	s.log.Warn("messages dropped: no member came back for them", "group", e.Group, "patterns", shownPatterns(append([]string{}, e.Patterns...)), "messages", e.Dropped)
+}

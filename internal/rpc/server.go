@@ -134,6 +134,7 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	broker.OnExpired(s.logExpired)
 	s.grpc = grpc.NewServer(s.transportOptions()...)
 	health := &healthService{broker: broker, services: map[string]bool{"": true}}
 	unary := map[string]bool{} // by full name

@@ -76,6 +76,31 @@ func TestQuietEndings(t *testing.T) {
 	}
 }
 
+// TestExpiryLines: what no member has come back for is one line, whether its group goes on or not, and nothing is none.
+func TestExpiryLines(t *testing.T) {
+	station := newStation(t, func(o *core.Options, _ *ServerOptions) { o.GroupLinger = 50 * time.Millisecond })
+	stub := station.stub(t)
+	joinStock(t, stub, &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"a"}})
+	for _, o := range []*tinybrokerv1.OpenSubscription{
+		{TopicPatterns: []string{"b", "c"}}, {TopicPatterns: []string{"b"}, ConsumerGroup: "alone"}, {TopicPatterns: []string{"d"}},
+	} {
+		joinStock(t, stub, o).cancel()
+	}
+	eventually(t, "all but one have gone", func() bool { return station.broker.Stats().Subscriptions == 1 })
+	publishOne(t, stub, "b", nil)
+	const text = "messages dropped: no member came back for them"
+	eventually(t, "it is told", func() bool { return len(station.log.with(t, text)) == 2 })
+	for _, line := range station.log.with(t, text) {
+		want := "[b c]"
+		if line["group"] == "alone" {
+			want = "[]"
+		}
+		if got := fmt.Sprint(line["patterns"]); line["level"] != "WARN" || line["messages"] != 1.0 || got != want {
+			t.Errorf("%v", line)
+		}
+	}
+}
+
 // TestConnectionLines: a connection that published or subscribed gets one line, with who it was and what passed; a probe gets one only
 // for those who want to see everything.
 func TestConnectionLines(t *testing.T) {
