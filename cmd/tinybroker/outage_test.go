@@ -32,14 +32,14 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%q: %q", c.args, got)
 		}
 	}
-	for _, server := range []string{"ftp://x", "", "a:b:c", "unix:"} {
+	for _, server := range []string{"ftp://x", "", "a:b:c", "unix:", "127.0.0.1:99999", ":abc", "127.0.0.1:17820/", "localhost:http"} {
 		if server == "" {
 			continue // an empty text is refused too, but only as a flag
 		}
 		p := start(t, []string{"status", "-s", server})
 		p.ended(exitUsage)
-		if strings.Count(p.stderr.String(), "\n") != 1 {
-			t.Errorf("%q: %q", server, p.stderr.String())
+		if got := p.stderr.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, strconv.Quote(server)) {
+			t.Errorf("%q: %q", server, got)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func checkAddress(setting, address string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %q is not host:port or unix:///path%s", setting, address, meantListen(address))
 	}
-	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
-		return fmt.Errorf("%s: %q: there is no port %q", setting, address, port)
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%s: %q: there is no port %q; write its number", setting, address, port)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -75,6 +76,9 @@ func parseHost(s string) (target, error) {
 	}
 	if port == "" || strings.ContainsAny(host, "/ ") {
 		return target{}, fmt.Errorf("%q is not host:port", s)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return target{}, fmt.Errorf("%q: there is no port %q", s, port)
 	}
 	address := net.JoinHostPort(host, port)
 	return target{uri: "dns:///" + address, host: address, local: isLoopback(host)}, nil
