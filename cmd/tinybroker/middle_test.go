@@ -3,10 +3,12 @@
 package main
 
 import (
+	"io"
 	"net"
 	"strings"
 	"testing"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -49,4 +51,43 @@ func TestCancelledInBetween(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What gRPC would write to standard error by itself is not there: a broker that complains of too many pings is the cause of an error, in one line.
+func TestTransportIsSilent(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f := http2.NewFramer(conn, conn)
+			_, err = io.ReadFull(conn, make([]byte, len(http2.ClientPreface)))
+			if err == nil {
+				err = f.WriteSettings()
+			}
+			if err == nil {
+				err = f.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte("too_many_pings"))
+			}
+			if err == nil {
+				_, err = io.Copy(io.Discard, conn)
+			}
+			t.Log("the client has gone:", err)
+			conn.Close()
+		}
+	}()
+	p := start(t, []string{"sub", "-q", "x", "-s", l.Addr().String(), "--connect-timeout", "2s"})
+	p.ended(exitUnavailable)
+	if got := p.stderr.String(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "tinybroker: cannot reach broker at ") {
+		t.Errorf("%q", got)
+	}
+	l.Close()
+	<-ended
 }

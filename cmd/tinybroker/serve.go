@@ -191,6 +191,8 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	lines := newLogWriter(a.err, newLogger(o, a.err, level))
 	defer lines.close(logPatience)
 	log := newLogger(o, lines, level)
+	rpc.LogTransport(log)
+	defer rpc.LogTransport(nil)
 	if o.addrFile != "" {
 		clearAddrFile(o.addrFile)
 	}
