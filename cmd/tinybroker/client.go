@@ -65,14 +65,16 @@ func (o *clientOptions) dial(ctx context.Context, n *notices, l *link) (*rpc.Cli
 		ReconnectTimeout: o.reconnectTimeout,
 		NoReconnect:      o.noReconnect,
 		OnConnection: func(e rpc.ConnectionEvent) {
-			l.up.Store(!e.Lost)
+			if !e.Waiting {
+				l.up.Store(!e.Lost)
+			}
 			if e.Lost && l.lost != nil {
 				l.lost()
 			}
-			tellConnection(n, e)
+			o.tellConnection(n, e)
 		},
 	}
-	if err := o.security.apply(&options); err != nil {
+	if err := o.security.apply(&options, n); err != nil {
 		return nil, err
 	}
 	c, err := rpc.Dial(ctx, options)
@@ -89,12 +91,15 @@ type link struct {
 	lost func() // called each time the connection is lost; may be nil
 }
 
-func tellConnection(n *notices, e rpc.ConnectionEvent) {
-	if e.Lost {
+func (o *clientOptions) tellConnection(n *notices, e rpc.ConnectionEvent) {
+	switch {
+	case e.Lost:
 		n.info("connection lost (%s); retrying", e.Err)
-		return
+	case e.Waiting:
+		n.info("waiting for broker at %s: %s%s", o.server, e.Err, o.security.tlsAdvice(e.Err.Error()))
+	default:
+		n.info("reconnected after %s", roughDuration(e.Outage))
 	}
-	n.info("reconnected after %s", roughDuration(e.Outage))
 }
 
 // dialError is the one line that says why there is no connection, and what to do when the broker is simply not running.

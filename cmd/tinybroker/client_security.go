@@ -34,17 +34,17 @@ func (s *clientSecurity) wantsTLS() bool {
 	return s.useTLS || s.tls != auth.Files{} || s.serverName != ""
 }
 
-// apply reads the files and has a client use what they hold.
-func (s *clientSecurity) apply(o *rpc.ClientOptions) error {
+// apply reads the files and has a client use what they hold, now and later. What is wrong with them later is told to n.
+func (s *clientSecurity) apply(o *rpc.ClientOptions, n *notices) error {
 	if s.wantsTLS() {
 		if (s.tls.Certificate == "") != (s.tls.Key == "") {
 			return failf(exitConfig, "--tls-cert and --tls-key: one does not work without the other")
 		}
-		m, err := auth.Load(s.tls)
+		follower, err := auth.Follow(s.tls, s.serverName, func(err error) { n.info("tls: %s; what was read before stays in use", err) })
 		if err != nil {
 			return failf(exitConfig, "tls: %w", err)
 		}
-		o.TLS = auth.ClientTLS(m, s.serverName)
+		o.TLS = follower.Config
 	}
 	if s.tokenFile != "" {
 		f := &tokenFile{path: s.tokenFile}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"strings"
 	"time"
 
@@ -40,7 +39,7 @@ func (o *clientOptions) liveNames(cmd *cobra.Command, v core.View, begun string)
 	// The environment and the file may say where the broker is. What is wrong with them is told when the command runs.
 	_, _ = loadConfig(cmd.Flags())
 	o.connectTimeout, o.wait = completionPatience-reasonPatience, false
-	client, err := o.dial(ctx, &notices{w: io.Discard, quiet: true}, new(link))
+	client, err := o.dial(ctx, noNotices(), new(link))
 	if err != nil {
 		return nil
 	}

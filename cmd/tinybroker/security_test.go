@@ -307,7 +307,7 @@ func TestRevocationByReload(t *testing.T) {
 	start(t, f.as("two", "pub", "in.x", "after")).ended(0)
 	for _, p := range []*process{sub, member} {
 		p.ended(exitAuth)
-		if got := p.stderr.String(); got != "tinybroker: no longer allowed to receive\n" || p.stdout.String() != "before\n" {
+		if got := p.stderr.String(); got != "tinybroker: no longer allowed to receive: not authenticated: the token is not known\n" || p.stdout.String() != "before\n" {
 			t.Errorf("%q, %q", got, p.stdout.String())
 		}
 	}
@@ -536,4 +536,27 @@ func (p *process) after(t *testing.T) string {
 	t.Helper()
 	p.end()
 	return p.stdout.String()
+}
+
+// TestTokenFileThatIsAway: who comes back while the token is being exchanged says what is missing, and waits for it.
+func TestTokenFileThatIsAway(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	sub := f.subscribe(t, "one", "in.**")
+	token := filepath.Join(f.issuer.Dir, "one.token")
+	if err := os.Rename(token, token+".old"); err != nil {
+		t.Fatal(err)
+	}
+	f.signal(syscall.SIGKILL)
+	<-f.done
+	again := startBroker(t, append([]string{"--listen", f.address}, f.serveArg...)...)
+	sub.says("no token: " + token + ": no such file or directory")
+	if err := os.Rename(token+".old", token); err != nil {
+		t.Fatal(err)
+	}
+	sub.says("reconnected after")
+	start(t, f.as("one", "pub", "in.x", "y")).ended(0)
+	sub.printed("y\n")
+	again.signal(syscall.SIGTERM)
+	again.ended(0)
 }

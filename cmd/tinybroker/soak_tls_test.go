@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"os"
 	"syscall"
@@ -63,7 +64,8 @@ func (s *soakTLS) process(p *process) {
 // options makes a client speak TLS.
 func (s *soakTLS) options(o rpc.ClientOptions) rpc.ClientOptions {
 	if s != nil {
-		o.TLS = auth.ClientTLS(s.client, "")
+		config := auth.ClientTLS(s.client, "")
+		o.TLS = func() *tls.Config { return config }
 	}
 	return o
 }

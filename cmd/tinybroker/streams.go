@@ -41,6 +41,30 @@ func (c *checkedWriter) Write(p []byte) (int, error) {
 	return n, c.err
 }
 
+// shuttableWriter is for what must not be written from some time on, such as when a screen is drawn.
+type shuttableWriter struct {
+	w io.Writer
+
+	mu     sync.Mutex
+	isShut bool
+}
+
+// Write implements io.Writer.
+func (s *shuttableWriter) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isShut {
+		return len(p), nil
+	}
+	return s.w.Write(p)
+}
+
+func (s *shuttableWriter) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isShut = true
+}
+
 // isTerminal reports whether a stream is a terminal. It asks the operating system, never the terminal.
 func isTerminal(stream any) bool {
 	f, ok := fileOf(stream)
@@ -67,6 +91,9 @@ type notices struct {
 	mu       sync.Mutex
 	progress int // columns of the progress line on the screen
 }
+
+// noNotices is for who must not say anything.
+func noNotices() *notices { return &notices{w: io.Discard, quiet: true} }
 
 func (n *notices) line(format string, args ...any) {
 	n.mu.Lock()

@@ -227,6 +227,9 @@ func endingText(e core.Ending, group string) string {
 	case core.EndKicked:
 		return "closed by an operator"
 	case core.EndRevoked:
+		if e.Text != "" && e.Text != e.Reason.String() {
+			return "no longer allowed to receive: " + e.Text
+		}
 		return "no longer allowed to receive"
 	}
 	return (&core.EndedError{Ending: e}).Error()

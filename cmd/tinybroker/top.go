@@ -129,11 +129,13 @@ func runTop(ctx context.Context, a *app, o *topOptions) error {
 	if err != nil {
 		return err
 	}
-	source := &topSource{options: o.clientOptions}
+	early := &shuttableWriter{w: a.err}
+	source := &topSource{options: o.clientOptions, notices: &notices{w: early, quiet: o.quiet}}
 	defer source.close()
 	if err := source.begin(ctx); err != nil {
 		return err
 	}
+	early.shut()
 	if before, err := saveTerminal(in, out); err == nil {
 		a.terminal.Store(before)
 		defer a.terminal.Store(nil)

@@ -30,7 +30,8 @@ func printTop(ctx context.Context, a *app, o *topOptions) error {
 }
 
 func printSnapshots(ctx context.Context, a *app, o *topOptions) error {
-	p := &topPrinter{o: o, out: a.out, notices: o.notices(a.streams), source: &topSource{options: o.clientOptions}}
+	n := o.notices(a.streams)
+	p := &topPrinter{o: o, out: a.out, notices: n, source: &topSource{options: o.clientOptions, notices: n}}
 	defer p.source.close()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 // watch again, so that the reason why that fails is the present one. Safe for concurrent use.
 type topSource struct {
 	options *clientOptions
+	notices *notices // for what there is to say before the screen is drawn
 
 	mu     sync.Mutex
 	client *rpc.Client // nil: not connected
@@ -23,7 +23,7 @@ type topSource struct {
 
 // begin connects and asks a first question, so that what is wrong from the start is told before anything is drawn.
 func (s *topSource) begin(ctx context.Context) error {
-	client, err := s.options.dial(ctx, &notices{w: io.Discard, quiet: true}, new(link))
+	client, err := s.options.dial(ctx, s.notices, new(link))
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s *topSource) connect(ctx context.Context) (*rpc.Client, error) {
 		return client, nil
 	}
 	options := rpc.ClientOptions{Target: s.options.server, ConnectTimeout: s.options.connectTimeout}
-	if err := s.options.security.apply(&options); err != nil {
+	if err := s.options.security.apply(&options, noNotices()); err != nil {
 		return nil, err
 	}
 	client, err := rpc.Dial(ctx, options)

@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -79,7 +78,9 @@ func (r *retrial) run(ctx context.Context, err error, open func(context.Context)
 		if sleep(opening, r.gaps.afterLoss()) != nil {
 			continue
 		}
-		if err = open(opening); err == nil {
+		stop := r.client.watchOutage(maxPause)
+		err = open(opening)
+		if stop(); err == nil {
 			r.client.outage.back()
 			return nil
 		}
@@ -92,10 +93,13 @@ func (c *Client) openFirst(ctx context.Context, open func(wait bool) error) erro
 	var gaps pauses
 	err := open(false)
 	for c.options.Wait && retryable(err) && status.Code(err) != codes.ResourceExhausted && ctx.Err() == nil {
+		c.outage.still(lossCause(err))
 		if cause := sleep(ctx, gaps.afterLoss()); cause != nil {
 			return cause
 		}
+		stop := c.watchOutage(maxPause)
 		err = open(true)
+		stop()
 	}
 	return err
 }
@@ -123,37 +127,4 @@ func (c *Client) lostForGood(ctx context.Context, err error) error {
 	lost := c.unreachable(ctx) // the time ran out while waiting for the connection
 	lost.Lost = true
 	return lost
-}
-
-// outage keeps track of the connection for all streams of a client, so that a loss is told once. Safe for concurrent use.
-type outage struct {
-	tell func(ConnectionEvent) // may be nil
-
-	mu    sync.Mutex // held while tell is called, so that events come in order
-	since time.Time  // zero: the connection stands
-}
-
-func (o *outage) lost(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.since.IsZero() {
-		return
-	}
-	o.since = time.Now()
-	if o.tell != nil {
-		o.tell(ConnectionEvent{Lost: true, Err: err})
-	}
-}
-
-func (o *outage) back() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.since.IsZero() {
-		return
-	}
-	event := ConnectionEvent{Outage: time.Since(o.since)}
-	o.since = time.Time{}
-	if o.tell != nil {
-		o.tell(event)
-	}
 }

@@ -10,12 +10,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
-	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 )
 
 const defaultConnectTimeout = 5 * time.Second
@@ -25,8 +22,9 @@ type ClientOptions struct {
 	// Target is "host:port", "unix:///path", "unix:path", "/path" or "dns:///host:port"; without a port DefaultPort.
 	// Loopback addresses and sockets ignore the proxy variables of the environment.
 	Target string
-	// TLS is the client's side of TLS. Nil: plaintext.
-	TLS *tls.Config
+	// TLS returns the client's side of TLS; it is asked for each handshake, so that certificates can be exchanged. The name that the server's
+	// must be for stays the same. Nil: plaintext.
+	TLS func() *tls.Config
 	// Token returns the bearer token to send with a call that is made now; it is asked again for each, so that a token can be
 	// exchanged. Nil: none is sent. Without TLS only a broker on this machine gets one.
 	Token func() (string, error)
@@ -39,18 +37,19 @@ type ClientOptions struct {
 	ReconnectTimeout time.Duration
 	// NoReconnect makes the loss of the connection an error at once.
 	NoReconnect bool
-	// OnConnection is told when a Publisher or a subscription loses the connection and when it is back. It is called by
-	// their goroutines, not for both at the same time, and must not block. May be nil.
+	// OnConnection is told when a Publisher or a subscription loses the connection, when it is back, and why there is none, each cause once:
+	// also by Dial, when it is to wait. It is called by their goroutines, not for both at the same time, and must not block. May be nil.
 	OnConnection func(ConnectionEvent)
 	// DialOptions come last and so override what Dial sets.
 	DialOptions []grpc.DialOption
 }
 
-// ConnectionEvent says that the connection was lost, or is back.
+// ConnectionEvent says that the connection was lost, why there is still none, or that it is back.
 type ConnectionEvent struct {
-	Lost   bool          // just lost; it will be tried again
-	Err    error         // when lost: why, in short words
-	Outage time.Duration // when back: how long it was away
+	Lost    bool          // just lost; it will be tried again
+	Waiting bool          // there is still none, and that has a cause which was not told before
+	Err     error         // when lost or waiting: why, in short words
+	Outage  time.Duration // when back: how long it was away
 }
 
 // UnreachableError says that there is no connection to the broker.
@@ -143,10 +142,15 @@ var reconnectBackoff = backoff.Config{
 	MaxDelay:   2750 * time.Millisecond,
 }
 
+// firstWord is how long a client that waits for its broker says nothing.
+const firstWord = time.Second
+
 // awaitFirst waits until the connection stands or, unless told to wait, has failed.
 func (c *Client) awaitFirst(ctx context.Context) error {
 	attempt := ctx
-	if !c.options.Wait {
+	if c.options.Wait {
+		defer c.watchOutage(firstWord)()
+	} else {
 		var cancel context.CancelFunc
 		attempt, cancel = context.WithTimeout(ctx, c.options.ConnectTimeout)
 		defer cancel()
@@ -169,15 +173,16 @@ func (c *Client) awaitFirst(ctx context.Context) error {
 	return nil
 }
 
-// unreachable asks gRPC why there is no connection: a call that does not wait is refused with the reason.
+// unreachable is the error when there is no connection in time.
 func (c *Client) unreachable(ctx context.Context) *UnreachableError {
-	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Millisecond)
-	defer cancel()
-	_, err := healthgrpc.NewHealthClient(c.conn).Check(probe, &healthgrpc.HealthCheckRequest{})
-	cause := "timed out"
-	if err != nil && status.Code(err) == codes.Unavailable {
-		cause = connectionCause(err)
+	cause := c.cause(context.WithoutCancel(ctx))
+	if cause == "" {
+		cause = "timed out"
 	}
+	return c.unreachableFor(cause)
+}
+
+func (c *Client) unreachableFor(cause string) *UnreachableError {
 	if proxy := c.target.proxy(); proxy != "" {
 		cause = "by proxy " + proxy + ": " + cause
 	}

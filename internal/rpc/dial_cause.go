@@ -63,6 +63,9 @@ func connectionCause(err error) string {
 	if text == "" {
 		return st.Code().String()
 	}
+	if strings.HasPrefix(text, noToken) {
+		return boundText(text)
+	}
 	if code, ok := strings.CutPrefix(text, streamReset); ok {
 		return "stream reset with " + boundText(code)
 	}

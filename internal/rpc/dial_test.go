@@ -63,7 +63,7 @@ func TestParseTarget(t *testing.T) {
 			t.Errorf("IsLocal(%q) is %v", test.in, !test.local)
 		}
 	}
-	for _, in := range []string{"", "a:b:c", "http://broker:99", "nats://broker", "unix:", "unix://", "unix://tb.sock", "unix://run/tb.sock", "dns:///", "dns:", "dns://x", "broker:", "a b:1", "a/b"} {
+	for _, in := range []string{"", "a:b:c", "http://broker:99", "nats://broker", "unix:", "unix://", "unix://tb.sock", "unix://run/tb.sock", "dns:///", "dns:", "dns://x", "broker:", "a b:1", "a/b", "127.0.0.1:99999", ":abc", "127.0.0.1:17820/", "broker:0", "broker:-1", "broker:http", "dns:///broker:65536"} {
 		if got, err := parseTarget(in); err == nil {
 			t.Errorf("%q is taken for %+v", in, got)
 		}

@@ -12,17 +12,20 @@ import (
 
 // explainedTLS is TLS that tells why the broker does not take the client's certificate. With TLS 1.3 the handshake is over for the client
 // before the broker has looked at it. The first write then fails, or the first read says why; what gRPC tells depends on which is first.
+//
+// It asks for its configuration anew at each handshake.
 type explainedTLS struct {
-	credentials.TransportCredentials
+	credentials.TransportCredentials // of the first configuration: what is told of it holds for all
+	config                           func() *tls.Config
 }
 
-func newExplainedTLS(config *tls.Config) credentials.TransportCredentials {
-	return explainedTLS{credentials.NewTLS(config)}
+func newExplainedTLS(config func() *tls.Config) credentials.TransportCredentials {
+	return explainedTLS{credentials.NewTLS(config()), config}
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (c explainedTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	conn, info, err := credentials.NewTLS(c.config()).ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -31,7 +34,7 @@ func (c explainedTLS) ClientHandshake(ctx context.Context, authority string, raw
 
 // Clone implements credentials.TransportCredentials.
 func (c explainedTLS) Clone() credentials.TransportCredentials {
-	return explainedTLS{c.TransportCredentials.Clone()}
+	return explainedTLS{c.TransportCredentials.Clone(), c.config}
 }
 
 type explainedConn struct{ net.Conn }

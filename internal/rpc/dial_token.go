@@ -13,11 +13,15 @@ type bearer struct {
 	secure bool // the connection is encrypted
 }
 
+// noToken stands before why there is no token to send.
+const noToken = "no token: "
+
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	token, err := b.token()
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, boundText(err.Error()))
+		// It may be being exchanged. What is not sent is not refused, so this is no different from a connection that cannot be made.
+		return nil, status.Error(codes.Unavailable, noToken+err.Error())
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }

@@ -234,7 +234,9 @@ type eventLog struct {
 func (l *eventLog) add(e ConnectionEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all = append(l.all, e)
+	if !e.Waiting {
+		l.all = append(l.all, e)
+	}
 }
 
 func (l *eventLog) counts() (lost, back int) {

@@ -65,13 +65,17 @@ func TestLongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		site := newSite(t, nil)
 		var mu sync.Mutex
-		var lost, back int
+		var lost, waiting, back int
 		connect := func() *Client {
 			return site.client(t, func(o *ClientOptions) {
 				o.OnConnection = func(e ConnectionEvent) {
 					mu.Lock()
 					defer mu.Unlock()
-					if e.Lost {
+					if e.Waiting {
+						if waiting++; e.Err.Error() != "connection refused" {
+							t.Errorf("waiting, since %v", e.Err)
+						}
+					} else if e.Lost {
 						lost++
 					} else if back++; e.Outage < 90*time.Second || e.Outage > 95*time.Second {
 						t.Errorf("back after %v", e.Outage)
@@ -93,8 +97,8 @@ func TestLongOutage(t *testing.T) {
 		time.Sleep(45 * time.Second)
 		site.start(t)
 		time.Sleep(5 * time.Second)
-		if mu.Lock(); lost != 5 || back != 5 {
-			t.Errorf("%d losses told and %d returns, of 5", lost, back)
+		if mu.Lock(); lost != 5 || waiting != 5 || back != 5 {
+			t.Errorf("%d losses told, %d causes and %d returns, of 5", lost, waiting, back)
 		}
 		mu.Unlock()
 		const n = 30

@@ -212,7 +212,11 @@ const churnInFlight = 100
 func (c *churner) run(ctx context.Context, parallel int, reconnect bool) {
 	client, err := Dial(ctx, ClientOptions{
 		Target: c.station.addr, Wait: true, NoReconnect: !reconnect, DialOptions: []grpc.DialOption{c.wire.option()},
-		OnConnection: func(ConnectionEvent) { c.isCut() },
+		OnConnection: func(e ConnectionEvent) {
+			if !e.Waiting {
+				c.isCut()
+			}
+		},
 	})
 	if err != nil {
 		if ctx.Err() == nil {

@@ -21,6 +21,9 @@ func TestALongOutage(t *testing.T) {
 				for range 3 {
 					c := site.client(t, func(o *ClientOptions) {
 						o.OnConnection = func(e ConnectionEvent) {
+							if e.Waiting {
+								return
+							}
 							if e.Lost {
 								lost.Add(1)
 								return

@@ -262,6 +262,9 @@ func (s *subscriber) ended(call *subscribeCall, closed *core.EndedError, err err
 	if closed != nil {
 		s.tellDropped(closed.Ending)
 	}
+	if refused, ok := errors.AsType[*Error](fromStatus(err)); ok && closed != nil && closed.Reason == core.EndRevoked && refused.cause != nil {
+		closed.Text = refused.Error() // the frame says only that it was revoked, the status why
+	}
 	if closed != nil && closed.Reason != core.EndShuttingDown {
 		return closed
 	}
