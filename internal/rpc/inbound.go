@@ -353,20 +353,22 @@ func (c *inCall) endLocked() {
 	}
 }
 
-// credentials makes the connections that next has secured known to in.
-func (in *inbound) credentials(next credentials.TransportCredentials) credentials.TransportCredentials {
-	return observedCredentials{next, in}
+// credentials makes the connections that next has secured known to in, and tells refused of those that it has not.
+func (in *inbound) credentials(next credentials.TransportCredentials, refused func(net.Conn, error)) credentials.TransportCredentials {
+	return observedCredentials{next, in, refused}
 }
 
 type observedCredentials struct {
 	credentials.TransportCredentials
-	in *inbound
+	in      *inbound
+	refused func(net.Conn, error)
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c observedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
+		c.refused(raw, err)
 		return nil, info, err
 	}
 	tracked, ok := raw.(*serverConn)
@@ -383,5 +385,5 @@ func (c observedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 
 // Clone implements credentials.TransportCredentials.
 func (c observedCredentials) Clone() credentials.TransportCredentials {
-	return observedCredentials{c.TransportCredentials.Clone(), c.in}
+	return observedCredentials{c.TransportCredentials.Clone(), c.in, c.refused}
 }

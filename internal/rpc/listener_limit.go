@@ -73,6 +73,11 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 // awaitRoom waits until there may be one more connection. False: the listener was closed before.
 func (l *trackingListener) awaitRoom() bool {
 	waits := false
+	defer func() {
+		if waits {
+			l.connections.waiting.Add(-1)
+		}
+	}()
 	for {
 		idle, wait, changed := l.room()
 		if changed == nil {
@@ -85,7 +90,6 @@ func (l *trackingListener) awaitRoom() bool {
 		if !waits {
 			waits = true
 			l.connections.waiting.Add(1)
-			defer l.connections.waiting.Add(-1)
 		}
 		l.warnFull()
 		timer := time.NewTimer(wait)

@@ -2,7 +2,13 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"syscall"
 	"time"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
@@ -62,4 +68,16 @@ func (s *Server) logExpired(e core.Expired) {
 		return
 	}
 	s.log.Warn("messages dropped: no member came back for them", "group", e.Group, "patterns", shownPatterns(append([]string{}, e.Patterns...)), "messages", e.Dropped)
+}
+
+// logHandshake tells the operator whose connection came to nothing since one of its ends did not like what the other has shown. Who just goes, or
+// says nothing, has looked whether a port is open.
+func (s *Server) logHandshake(conn net.Conn, err error) {
+	gone := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, os.ErrDeadlineExceeded}
+	if slices.ContainsFunc(gone, func(e error) bool { return errors.Is(err, e) }) {
+		return
+	}
+	if s.lines.handshakes.allow(s.log) {
+		s.log.Warn("handshake refused", "peer", conn.RemoteAddr().String(), "why", boundText(err.Error()))
+	}
 }

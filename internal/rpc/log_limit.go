@@ -51,7 +51,7 @@ func (l *lineLimit) next(log *slog.Logger) {
 }
 
 // lineLimits are those of a server.
-type lineLimits struct{ evictions, endings, connections, unread, refusals, expiries lineLimit }
+type lineLimits struct{ evictions, endings, connections, unread, refusals, expiries, handshakes lineLimit }
 
 func newLineLimits() *lineLimits {
 	return &lineLimits{
@@ -61,5 +61,6 @@ func newLineLimits() *lineLimits {
 		unread:      lineLimit{level: slog.LevelWarn, more: "more connections were closed for not being read than are logged"},
 		refusals:    lineLimit{level: slog.LevelWarn, more: "more calls were refused than are logged"},
 		expiries:    lineLimit{level: slog.LevelWarn, more: "more messages were dropped, for which no member came back, than are logged"},
+		handshakes:  lineLimit{level: slog.LevelWarn, more: "more handshakes were refused than are logged"},
 	}
 }

@@ -190,7 +190,7 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 	}
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newServerCodec()),
-		grpc.Creds(s.inbound.credentials(transport)),
+		grpc.Creds(s.inbound.credentials(transport, s.logHandshake)),
 		grpc.InTapHandle(s.tap),
 		grpc.ReadBufferSize(bufferSize),
 		grpc.WriteBufferSize(bufferSize),

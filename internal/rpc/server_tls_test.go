@@ -409,3 +409,50 @@ func TestRequestsAreSeenThroughTLS(t *testing.T) {
 		c.inflow.mu.Unlock()
 	}
 }
+
+// TestRefusedHandshakes: the log says who was refused and why, and nothing of those who only look whether somebody listens.
+func TestRefusedHandshakes(t *testing.T) {
+	s := newTLSStation(t, "") // wants a certificate
+	const line = "handshake refused"
+	refused := func(n int, why string) {
+		t.Helper()
+		eventually(t, why, func() bool { return len(s.log.with(t, line)) == n })
+		last := s.log.with(t, line)[n-1]
+		if text, _ := last["why"].(string); !strings.Contains(text, why) || len(text) > maxText || last["level"] != "WARN" {
+			t.Errorf("%v, want %s", last, why)
+		}
+		if peer, _ := last["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
+			t.Errorf("peer %q", peer)
+		}
+	}
+	publishCode(t, s.stub(t, s.issuer.Issue("a", nil)), "x")
+	for _, c := range silence(t, s.station, "", "\x16\x03") { // beginnings of a greeting, and nothing
+		_ = c.Close()
+	}
+	eventually(t, "those who say nothing are gone", func() bool { return s.server.connections.all() == 1 })
+	for i, c := range []struct {
+		why     string
+		connect func()
+	}{
+		{"client didn't provide a certificate", func() { publishCode(t, s.stub(t, certtest.Pair{}), "x") }},
+		{"unknown authority", func() {
+			other := certtest.New(t).Issue("a", nil)
+			config := auth.ClientTLS(material(t, other, s.issuer.CA), "localhost")
+			c, err := tls.Dial("tcp", s.addr, config)
+			if err == nil {
+				_, _ = c.Read(make([]byte, 1)) // with TLS 1.3 the refusal comes behind the handshake
+				_ = c.Close()
+			}
+		}},
+		{"does not look like a TLS handshake", func() { silence(t, s.station, "GET / HTTP/1.1\r\n\r\n") }},
+		{"bad certificate", func() {
+			c, err := tls.Dial("tcp", s.addr, auth.ClientTLS(material(t, certtest.Pair{}, certtest.New(t).CA), "localhost"))
+			if err == nil {
+				_ = c.Close()
+			}
+		}},
+	} {
+		c.connect()
+		refused(i+1, c.why)
+	}
+}
