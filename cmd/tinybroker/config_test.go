@@ -266,6 +266,8 @@ func TestValuesInFile(t *testing.T) {
 		"consumer_capacity: 0":                  "consumer_capacity:",
 		"insecure: 2":                           `insecure: "2" is not true or false`,
 		"log_level: debugg":                     `log_level: "debugg" is not one of debug, info, warn, error`,
+		"log_level: INFO":                       `log_level: "INFO" is not one of debug, info, warn, error`,
+		"log_format: JSON":                      `log_format: "JSON" is not one of auto, text, json`,
 		"consumer_capacity: 0x7fffffffffffffff": "consumer_capacity:",
 		"consumer_capacity: 0x10":               `consumer_capacity: "0x10" is not a whole number`,
 		"consumer_capacity: 1e3":                `consumer_capacity: "1e3" is not a whole number`,
