@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -60,6 +61,24 @@ func (c *clash) variables(fs *pflag.FlagSet, given map[string]bool) string {
 		return ""
 	}
 	return "the environment sets " + strings.Join(names, " and ")
+}
+
+// meantForOthers reports whether a text that one of a client command's own flags does not take is a value of another client command's
+// flag of that name: TINYBROKER_OUTPUT=hex is for sub, and does not stop pub.
+func meantForOthers(cmd *cobra.Command) func(f *pflag.Flag, text string) bool {
+	return func(f *pflag.Flag, text string) bool {
+		if cmd.Annotations[noteSection] != sectionClient || sectionOf(f) != "" {
+			return false
+		}
+		return slices.ContainsFunc(cmd.Root().Commands(), func(other *cobra.Command) bool {
+			theirs := other.Flags().Lookup(f.Name)
+			if other == cmd || other.Annotations[noteSection] != sectionClient || theirs == nil || theirs.Value.Set(text) != nil {
+				return false
+			}
+			setDefault(theirs)
+			return true
+		})
+	}
 }
 
 // setDefault gives a flag the value that it was declared with.

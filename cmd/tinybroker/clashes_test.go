@@ -171,3 +171,32 @@ func TestClashes(t *testing.T) {
 		})
 	}
 }
+
+// A value that only another command knows is for that one; one that none knows is a mistake.
+func TestVariablesMeantForOthers(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, c := range []struct {
+		use, name, value string
+		code             int
+	}{
+		{"pub x", "OUTPUT", "hex", exitOK},
+		{"top --once", "OUTPUT", "hex", exitOK},
+		{"ls topics", "OUTPUT", "text", exitOK},
+		{"pub x payload", "COUNT", "0", exitOK},
+		{"sub x -g g", "ACK", "explicit", exitOK},
+		{"pub x", "OUTPUT", "hexx", exitConfig},
+		{"pub x payload", "COUNT", "-1", exitConfig},
+		{"pub x", "CONNECT_TIMEOUT", "5", exitConfig},
+	} {
+		t.Run(c.use+" "+c.name+"="+c.value, func(t *testing.T) {
+			t.Setenv(envPrefix+c.name, c.value)
+			flags, err := parsed(t, strings.Fields(c.use))
+			if codeOf(err) != c.code {
+				t.Fatal(err)
+			}
+			if f := flags.Lookup(strings.ToLower(c.name)); c.code == exitOK && f.Value.String() != f.DefValue {
+				t.Errorf("--%s is %q", f.Name, f.Value)
+			}
+		})
+	}
+}

@@ -37,7 +37,7 @@ func (o *clientOptions) liveNames(cmd *cobra.Command, v core.View, begun string)
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
 	// The environment and the file may say where the broker is. What is wrong with them is told when the command runs.
-	_, _ = loadConfig(cmd.Flags())
+	_, _ = loadConfig(cmd.Flags(), nil)
 	o.connectTimeout, o.wait = completionPatience-reasonPatience, false
 	client, err := o.dial(ctx, noNotices(), new(link))
 	if err != nil {

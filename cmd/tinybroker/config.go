@@ -96,21 +96,23 @@ func viperKey(f *pflag.Flag) string {
 type config struct {
 	file    *configFile       // nil: none
 	sources map[string]string // by flag name: where its value comes from, in words
+	// meant reports whether what the environment says is meant for a flag of that name of another command. Nil: there is none.
+	meant func(f *pflag.Flag, text string) bool
 }
 
 // loadConfig sets every flag of fs that the command line does not give from the environment and the file, and reports
-// all that is wrong with them at once.
-func loadConfig(fs *pflag.FlagSet) (*config, error) {
+// all that is wrong with them at once. For meant see config.
+func loadConfig(fs *pflag.FlagSet, meant func(f *pflag.Flag, text string) bool) (*config, error) {
 	file, err := findConfigFile(fs)
 	if err != nil {
 		return nil, &exitError{code: exitConfig, err: err}
 	}
-	return applyConfig(fs, file)
+	return applyConfig(fs, file, meant)
 }
 
 // applyConfig does the same with a file that has been read; nil: none.
-func applyConfig(fs *pflag.FlagSet, file *configFile) (*config, error) {
-	c := &config{file: file, sources: map[string]string{}}
+func applyConfig(fs *pflag.FlagSet, file *configFile, meant func(f *pflag.Flag, text string) bool) (*config, error) {
+	c := &config{file: file, sources: map[string]string{}, meant: meant}
 	var errs mistakes
 	v := newViper()
 	if file != nil {
@@ -154,7 +156,12 @@ func (c *config) apply(f *pflag.Flag, v *viper.Viper) (source string, err error)
 	}
 	if fromEnv {
 		source = "environment " + envName(f.Name)
-		if err := f.Value.Set(v.GetString(key)); err != nil {
+		text := v.GetString(key)
+		err := f.Value.Set(text)
+		if err != nil && c.meant != nil && c.meant(f, text) {
+			return sourceDefault, nil
+		}
+		if err != nil {
 			return source, fmt.Errorf("%s: %w", envName(f.Name), err)
 		}
 		return source, refuseBlank(f, envName(f.Name))

@@ -133,7 +133,7 @@ func (a *app) configure(cmd *cobra.Command) error {
 	case a.signals != nil:
 		a.signals.add(syscall.SIGHUP) // the terminal has gone: time to leave in order
 	}
-	c, err := loadConfig(cmd.Flags())
+	c, err := loadConfig(cmd.Flags(), meantForOthers(cmd))
 	unknown := unknownEnvironment(cmd.Root())
 	if section == sectionServe && len(unknown) > 0 {
 		err = withUnknown(err, unknown)

@@ -114,9 +114,9 @@ func (s *liveSettings) read() (*pflag.FlagSet, error) {
 	}
 	var err error
 	if s.file != nil && !s.file.stays {
-		_, err = applyConfig(fresh, s.file)
+		_, err = applyConfig(fresh, s.file, nil)
 	} else {
-		_, err = loadConfig(fresh)
+		_, err = loadConfig(fresh, nil)
 	}
 	if err != nil {
 		return nil, err

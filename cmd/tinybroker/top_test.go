@@ -56,7 +56,7 @@ func TestTopFlags(t *testing.T) {
 	root.AddCommand(cmd)
 	root.PersistentPreRunE = nil
 	cmd.PreRunE = nil
-	a.config, _ = loadConfig(cmd.Flags())
+	a.config, _ = loadConfig(cmd.Flags(), nil)
 	cmd.SetArgs(nil)
 	if err := cmd.RunE(cmd, nil); err != nil {
 		t.Fatal(err)
