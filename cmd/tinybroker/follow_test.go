@@ -70,7 +70,7 @@ func TestExpiredWhileConnected(t *testing.T) {
 	t.Parallel()
 	i := certtest.New(t)
 	b := guardedBroker(t, i)
-	pair := i.Issue("client", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(4 * time.Second) })
+	pair := i.Issue("client", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(8 * time.Second) })
 	flags := []string{"--tls-ca", i.CA, "--tls-cert", pair.Certificate, "--tls-key", pair.Key}
 	sub := b.sub(append([]string{"x"}, flags...))
 	pub := start(t, append([]string{"pub", "x", "-s", b.address}, flags...), withStdin)
@@ -80,6 +80,21 @@ func TestExpiredWhileConnected(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
+}
+
+// TestRenewedWhileConnected: a certificate that is renewed in time keeps a subscriber on, beyond the end of the one that it came with.
+func TestRenewedWhileConnected(t *testing.T) {
+	t.Parallel()
+	i := certtest.New(t)
+	b := guardedBroker(t, i)
+	expires := time.Now().Add(8 * time.Second)
+	pair := i.Issue("client", func(c *x509.Certificate) { c.NotAfter = expires })
+	sub := b.sub([]string{"x", "--tls-ca", i.CA, "--tls-cert", pair.Certificate, "--tls-key", pair.Key})
+	i.Issue("client", nil)
+	sub.says("connection lost (the client certificate was renewed); retrying\nreconnected after ")
+	time.Sleep(time.Until(expires) + time.Second)
+	start(t, []string{"pub", "x", "y", "-s", b.address, "--tls-ca", i.CA, "--tls-cert", pair.Certificate, "--tls-key", pair.Key}).ended(0)
+	sub.printed("y\n")
 }
 
 // TestWaitSaysForWhat: who waits for a broker says why there is none, once for each reason, and nothing when told to be quiet.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strings"
 	"time"
@@ -25,11 +26,12 @@ func newExplainedTLS(config func() *tls.Config) credentials.TransportCredentials
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (c explainedTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := credentials.NewTLS(c.config()).ClientHandshake(ctx, authority, raw)
+	config := c.config()
+	conn, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	return explainedConn{conn}, info, nil
+	return explainedConn{conn, newRenewal(conn, config, c.config)}, info, nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -37,13 +39,34 @@ func (c explainedTLS) Clone() credentials.TransportCredentials {
 	return explainedTLS{c.TransportCredentials.Clone(), c.config}
 }
 
-type explainedConn struct{ net.Conn }
+type explainedConn struct {
+	net.Conn
+	renewal *renewal
+}
+
+// Read implements net.Conn.
+func (c explainedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		err = c.renewal.explain(err)
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c explainedConn) Close() error {
+	c.renewal.stop()
+	return c.Conn.Close()
+}
 
 // Write implements net.Conn. When it fails, and the broker has said why before it hung up, that is the error.
 func (c explainedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil {
 		return n, nil
+	}
+	if err := c.renewal.explain(err); errors.Is(err, errRenewed) {
+		return n, err
 	}
 	// Nothing is lost by reading: the connection is of no use any more.
 	if c.SetReadDeadline(time.Now().Add(100*time.Millisecond)) == nil {
