@@ -53,6 +53,19 @@ func TestCancelledInBetween(t *testing.T) {
 	}
 }
 
+// An answer without anything in it is told as that.
+func TestEmptyAnswer(t *testing.T) {
+	t.Parallel()
+	address := startMiddle(t, codes.OK)
+	for _, args := range [][]string{{"ls", "subs"}, {"top", "--once"}, {"sub", "x"}, {"pub", "x", "y"}} {
+		p := start(t, append(args, "-s", address))
+		p.ended(exitOther)
+		if got := p.stderr.String(); !strings.HasSuffix(got, "the broker ended the stream without a reason\n") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%q: %q", args, got)
+		}
+	}
+}
+
 // What gRPC would write to standard error by itself is not there: a broker that complains of too many pings is the cause of an error, in one line.
 func TestTransportIsSilent(t *testing.T) {
 	t.Parallel()

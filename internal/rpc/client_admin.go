@@ -18,7 +18,7 @@ func (c *Client) Observe(ctx context.Context, q core.Query) (*core.Snapshot, err
 	}
 	response, err := stream.Recv()
 	if err != nil {
-		return nil, c.callError(ctx, err)
+		return nil, c.callError(ctx, endedEarly(err))
 	}
 	return snapshotFromProto(response), nil
 }
@@ -35,7 +35,7 @@ func (c *Client) Watch(ctx context.Context, q core.Query, interval time.Duration
 	for {
 		response, err := stream.Recv()
 		if err != nil {
-			return c.callError(ctx, err)
+			return c.callError(ctx, endedEarly(err))
 		}
 		if err := f(snapshotFromProto(response)); err != nil {
 			return err
