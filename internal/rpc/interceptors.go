@@ -19,8 +19,12 @@ import (
 
 const reflectionPrefix = "/grpc.reflection."
 
-// tap is where a call comes by before it takes anything: whether there is room for it.
+// tap is where a call comes by before it takes anything: whether there is such a method, which gRPC would deny with all of the name that was
+// asked for, and whether there is room for the call.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if s.calls[info.FullMethodName] == nil {
+		return nil, status.Error(codes.Unimplemented, boundText("unknown method "+info.FullMethodName))
+	}
 	known, err := s.inbound.tap(ctx, info, s.access.strange(ctx))
 	if err != nil {
 		s.logRefusal(ctx, info.FullMethodName, err)

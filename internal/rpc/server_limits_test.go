@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
@@ -162,5 +164,36 @@ func TestBoundedTexts(t *testing.T) {
 			_, err := tryOpen(within(t, 20*time.Second), stub, &tinybrokerv1.OpenSubscription{TopicPatterns: patterns})
 			checkStatus(t, err, codes.InvalidArgument, "PATTERN_INVALID")
 		})
+	}
+}
+
+// TestUnknownMethodNames: a method that does not exist is not told its whole name, whatever that is.
+func TestUnknownMethodNames(t *testing.T) {
+	station := newStation(t, nil)
+	conn := dialHTTP2(t, station)
+	conn.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	long := strings.Repeat("x", 12_000)
+	for _, name := range []string{"", "/", "x", long, "/" + long, "/a/" + long, "/" + long + "/a", "/tinybroker.v1.BrokerService/" + long, "tinybroker.v1.BrokerService/Publish"} {
+		id, err := conn.begin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var headers *http2.MetaHeadersFrame
+		if err := conn.read(func(f http2.Frame) bool {
+			h, ok := f.(*http2.MetaHeadersFrame)
+			if ok && h.StreamID == id {
+				headers = h
+			}
+			return headers != nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		fields := map[string]string{}
+		for _, f := range headers.Fields {
+			fields[f.Name] = f.Value
+		}
+		if text := fields["grpc-message"]; fields["grpc-status"] != fmt.Sprint(uint32(codes.Unimplemented)) || len(text) > maxText+3*len(ellipsis) {
+			t.Errorf("%.40q: status %s, %d bytes of text", name, fields["grpc-status"], len(text))
+		}
 	}
 }
