@@ -142,6 +142,9 @@ func TestMetricsPages(t *testing.T) {
 			t.Errorf("%s is %v", name, got)
 		}
 	}
+	if n := len(m); n < 250 || n > 350 {
+		t.Errorf("%d lines, which docs/observability.md says are about three hundred", n)
+	}
 	if m["go_goroutines"] < 5 || m["process_resident_memory_bytes"] < 1<<20 {
 		t.Errorf("%v goroutines, %v bytes", m["go_goroutines"], m["process_resident_memory_bytes"])
 	}

@@ -153,8 +153,8 @@ func (s *liveSettings) waiting(fresh *pflag.FlagSet) []string {
 	return names
 }
 
-// watchHangups catches SIGHUP from now on until the process ends, also when it was started with the signal ignored, as nohup does:
-// while the broker starts and while it stops, nobody listens and the signal does nothing.
+// watchHangups catches SIGHUP from now on until the process ends, also when it was started with the signal ignored, as nohup does.
+// One that comes while the broker starts is kept until it has started; while it stops nobody listens, and the signal does nothing.
 func watchHangups() <-chan os.Signal {
 	ch := make(chan os.Signal, 1)
 	signal.Notify(ch, syscall.SIGHUP)
