@@ -53,6 +53,7 @@ func newStation(t testing.TB, change func(*core.Options, *ServerOptions)) *stati
 	}
 	s.broker, s.server, s.addr = broker, NewServer(broker, serverOptions), l.Addr().String()
 	go func() { s.served <- s.server.Serve(l) }()
+	eventually(t, "it serves", func() bool { return s.server.ConnectionLimit() > 0 })
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
