@@ -16,9 +16,10 @@
 // # Where a message's bytes live
 //
 // A publisher's frame is one buffer. Queues hold references to pieces of it, whole runs of records where possible, and
-// what a subscription takes is a list of slices of such buffers. Nothing is copied on the way, with one exception: an entry that
-// would keep a large frame alive for a small part of it is copied when it is overtaken by another frame.
-// The memory limit counts every frame once, as long as anybody refers to it.
+// what a subscription takes is a list of slices of such buffers. Nothing is copied on the way, with one exception: entries that
+// would keep a large frame alive for a small part of it are exchanged for a copy when they are overtaken by another frame, or when memory
+// is full. Whoever holds the same part of the frame shares the copy.
+// The memory limit counts every frame, and every copy, once, as long as anybody refers to it.
 //
 // In a group the pieces are parcels: in a lane while they wait, in flight at a member, back in the lane or in the dead
 // letters. A parcel is split when some of its messages fare differently from the others; the bytes stay where they are.
@@ -37,6 +38,7 @@
 //	shard.mu    the remembered routes of some topics; orders the publishes of each topic
 //	router.mu   the index
 //	intake.mu   of one subscription, or of one group with all its members
+//	copies.mu   of one frame
 //
 // Broker.mu and shard.mu are never held together. Events and dead letters are published when no lock is held.
 package core

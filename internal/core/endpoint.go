@@ -33,6 +33,8 @@ type consumer interface {
 	point() *endpoint
 	end(reason EndReason)
 	drain()
+	// compact lets go of large frames of which little is held.
+	compact()
 	// Ending is as in Subscription.
 	Ending() Ending
 	// sample takes the meters' readings for slot i.

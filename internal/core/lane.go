@@ -39,15 +39,12 @@ func (l *lane) addParcel(p *parcel) {
 // compactBack exchanges the frame that came last, if it is large and little of it waits here, for copies of that.
 func (l *lane) compactBack() {
 	f := (*l.fresh.back()).frame
-	if len(f.data) < minSparse {
-		return
-	}
 	size, i := int64(0), l.fresh.len
 	for ; i > 0 && (*l.fresh.at(i - 1)).frame == f; i-- {
 		size += (*l.fresh.at(i - 1)).size()
-	}
-	if !f.sparse(0, uint32(size)) {
-		return
+		if !f.sparse(size, l.fresh.len-i+1) {
+			return
+		}
 	}
 	for ; i < l.fresh.len; i++ {
 		(*l.fresh.at(i)).compact()

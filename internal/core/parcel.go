@@ -37,10 +37,13 @@ func (p *parcel) data() []byte { return p.frame.data[p.start:p.end] }
 
 // compact exchanges a large frame, held for a small part of it, for a copy of that part.
 func (p *parcel) compact() {
-	if !p.frame.sparse(p.start, p.end) {
+	if !p.frame.sparse(p.size(), 1) {
 		return
 	}
 	c := p.frame.copyOf(p.start, p.end)
+	if c == nil {
+		return
+	}
 	p.frame.release()
 	p.frame, p.start, p.end = c, 0, p.end-p.start
 }

@@ -35,8 +35,8 @@ func (q *queue) push(f *frame, start, end, n, before uint32) bool {
 			last.end, last.n = end, last.n+n
 			return true
 		}
-		if last.frame != f && last.frame.sparse(last.start, last.end) {
-			last.compact()
+		if last.frame != f {
+			q.compactBack()
 		}
 	}
 	if q.len == len(q.slots) && q.len >= freeEntries {
@@ -48,10 +48,6 @@ func (q *queue) push(f *frame, start, end, n, before uint32) bool {
 	}
 	f.retain()
 	q.pushBack(entry{frame: f, start: start, end: end, n: n, before: before})
-	e := q.back()
-	if f.mem.tight() && f.sparse(start, end) {
-		e.compact()
-	}
 	return true
 }
 
@@ -63,10 +59,27 @@ func (q *queue) settleRoom(m *memory) {
 	}
 }
 
-// compact exchanges a large frame, held for a small part of it, for a copy of that part. A queue that is read promptly
-// never gets there: only entries that are overtaken by another frame, or kept while memory is tight, are compacted.
+// compactBack exchanges the frame that came last, if it is large and little of it is held here, for copies of that. A queue that is read promptly
+// never gets there: it happens to what is overtaken by another frame, or is still there when memory is full.
+func (q *queue) compactBack() {
+	f := q.back().frame
+	size, i := int64(0), q.len
+	for ; i > 0 && q.at(i-1).frame == f; i-- {
+		size += q.at(i - 1).size()
+		if !f.sparse(size, q.len-i+1) {
+			return
+		}
+	}
+	for ; i < q.len; i++ {
+		q.at(i).compact()
+	}
+}
+
 func (e *entry) compact() {
 	c := e.frame.copyOf(e.start, e.end)
+	if c == nil {
+		return
+	}
 	e.frame.release()
 	e.frame, e.start, e.end = c, 0, e.end-e.start
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// When memory is full, members of groups let go of large frames of which they have little in flight. A publisher with patience
+// When memory is full, everybody lets go of large frames of which little is queued or in flight there. A publisher with patience
 // waits. Then the broadcast subscriptions that hold what they do not take are evicted, or lose their queues if their policy is to drop,
 // until the batch fits; and only where that cannot help is it refused.
 
@@ -45,9 +45,9 @@ func (b *Broker) admit(ctx context.Context, batch *Batch) (*frame, error) {
 	return nil, ErrMemory
 }
 
-// compact exchanges what members have in flight, for copies, where it is less than half of the frame that it keeps: a worker may take long, and a small
-// message is not to hold a large frame for as long. It does so only when memory is full, since most are acknowledged in a moment, and not again soon after it
-// has found nothing. It reports whether it has found anything.
+// compact exchanges what queues hold of the frame that came last, and what members have in flight, for copies, where it is less than half of the frame that it
+// keeps: a worker may take long, and a small message is not to hold a large frame for as long. It does so only when memory is full, since most are taken or
+// acknowledged in a moment, and not again soon after it has found nothing. It reports whether it has found anything.
 func (b *Broker) compact() bool {
 	b.reclaimMu.Lock()
 	defer b.reclaimMu.Unlock()
@@ -57,15 +57,21 @@ func (b *Broker) compact() bool {
 	}
 	before := b.memory.used.Load()
 	for _, c := range b.snapshot() {
-		if m, ok := c.(*Member); ok {
-			m.compact()
-		}
+		c.compact()
 	}
 	if b.memory.used.Load() < before {
 		return true
 	}
 	b.compacted = now
 	return false
+}
+
+func (s *Subscription) compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue.len > 0 {
+		s.queue.compactBack()
+	}
 }
 
 func (m *Member) compact() {
