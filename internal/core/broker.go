@@ -39,7 +39,7 @@ type Broker struct {
 	watchers      []consumer // stay, while the broker drains, for what groups may yet cause
 
 	reclaimMu sync.Mutex // held while memory is made free, comes before mu
-	reclaimed time.Time  // when that last found nothing
+	reclaims  time.Time  // not before then again, since nothing was found
 	compacted time.Time  // when compact last found nothing
 
 	sampleMu sync.Mutex // comes before all others

@@ -33,8 +33,8 @@ type consumer interface {
 	point() *endpoint
 	end(reason EndReason)
 	drain()
-	// compact lets go of large frames of which little is held.
-	compact()
+	// compact lets go of large frames of which little is held, and reports whether there were any.
+	compact() bool
 	// Ending is as in Subscription.
 	Ending() Ending
 	// sample takes the meters' readings for slot i.

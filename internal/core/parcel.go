@@ -35,17 +35,18 @@ func (p *parcel) last() uint64 { return p.first + uint64(p.n) - 1 }
 
 func (p *parcel) data() []byte { return p.frame.data[p.start:p.end] }
 
-// compact exchanges a large frame, held for a small part of it, for a copy of that part.
-func (p *parcel) compact() {
+// compact exchanges a large frame, held for a small part of it, for a copy of that part, and reports whether it has.
+func (p *parcel) compact() bool {
 	if !p.frame.sparse(p.size(), 1) {
-		return
+		return false
 	}
 	c := p.frame.copyOf(p.start, p.end)
 	if c == nil {
-		return
+		return false
 	}
 	p.frame.release()
 	p.frame, p.start, p.end = c, 0, p.end-p.start
+	return true
 }
 
 // parcelOverhead and keyOverhead are what a parcel, and a key with messages in the group, take beside the bytes of messages: the objects

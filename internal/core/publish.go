@@ -54,7 +54,7 @@ const frameGrace = 100 * time.Millisecond
 // publication is the state of one Publish.
 type publication struct {
 	id       uint64
-	frame    *frame
+	frame    *frame // nil: there is no room for one
 	now      time.Time
 	patience time.Duration
 	grace    time.Duration
@@ -124,7 +124,9 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	p := publications.Get().(*publication)
 	p.id = b.publications.Add(1)
 	p.now = b.clock.Now()
-	f.born = p.now.Sub(b.started)
+	if f != nil {
+		f.born = p.now.Sub(b.started)
+	}
 	p.frame, p.patience, p.grace, p.crowded, p.matched = f, batch.MaxWait, frameGrace, false, 0
 	p.light = len(batch.Data) <= lightBatch
 	err = b.publishRuns(ctx, p, batch.Runs)
@@ -133,7 +135,9 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	clear(p.gaveUp)
 	p.frame, p.gaveUp = nil, p.gaveUp[:0]
 	publications.Put(p)
-	f.release()
+	if f != nil {
+		f.release()
+	}
 	if crowded {
 		// Nobody waits for a receiver here, but one that is ready to run shall get the processor before its queue is
 		// filled further by frames that have arrived already.
@@ -239,6 +243,14 @@ func (b *Broker) fanOut(p *publication, r *Run, start int) (_ piece, blocked *in
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	rt := b.router.lookup(sh, r.Topic)
+	if p.frame == nil {
+		if len(rt.receivers) > 0 {
+			return piece{}, nil, ErrMemory
+		}
+		done := piece{count: n, size: end - start}
+		sh.count(rt, r.Topic, p, done)
+		return done, nil, nil
+	}
 	for {
 		k, blocked, err := p.reserve(rt.receivers, p.frame.data[start:end], n)
 		if k == 0 {

@@ -1,6 +1,9 @@
 package core
 
-import "unsafe"
+import (
+	"time"
+	"unsafe"
+)
 
 // entry is a piece of a frame waiting in a queue: n records in frame.data[start:end]. It owns one reference.
 type entry struct {
@@ -16,6 +19,10 @@ func (e *entry) size() int64 { return int64(e.end - e.start) }
 type queue struct {
 	ring[entry]
 	charged int64 // what its room takes of max_memory
+
+	// The frame that was taken from last, known by when it came, and how often: more of it may be in the queue while that is being written.
+	lentBorn time.Duration
+	lent     int32
 }
 
 const (
@@ -61,27 +68,40 @@ func (q *queue) settleRoom(m *memory) {
 
 // compactBack exchanges the frame that came last, if it is large and little of it is held here, for copies of that. A queue that is read promptly
 // never gets there: it happens to what is overtaken by another frame, or is still there when memory is full.
-func (q *queue) compactBack() {
+func (q *queue) compactBack() (found bool) {
 	f := q.back().frame
 	size, i := int64(0), q.len
 	for ; i > 0 && q.at(i-1).frame == f; i-- {
 		size += q.at(i - 1).size()
 		if !f.sparse(size, q.len-i+1) {
-			return
+			return false
 		}
 	}
 	for ; i < q.len; i++ {
-		q.at(i).compact()
+		found = q.at(i).compact() || found
 	}
+	return found
 }
 
-func (e *entry) compact() {
+func (e *entry) compact() bool {
 	c := e.frame.copyOf(e.start, e.end)
 	if c == nil {
-		return
+		return false
 	}
 	e.frame.release()
 	e.frame, e.start, e.end = c, 0, e.end-e.start
+	return true
+}
+
+// lend notes whose frame it is that was taken from last.
+func (q *queue) lend(frames []*frame) {
+	last := frames[len(frames)-1]
+	if last.born != q.lentBorn {
+		q.lentBorn, q.lent = last.born, 0
+	}
+	for i := len(frames) - 1; i >= 0 && frames[i] == last; i-- {
+		q.lent++
+	}
 }
 
 // pop removes the front entry and hands its reference to the caller.

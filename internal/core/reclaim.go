@@ -18,31 +18,42 @@ const idleHolder = frameGrace
 // reclaimPause is the least time between two looks at all subscriptions that have found nothing to free.
 const reclaimPause = 20 * time.Millisecond
 
-// admit accounts for a batch and returns it as a frame.
+// admit accounts for a batch and returns it as a frame; nil: there is no room, and nobody to need it.
 func (b *Broker) admit(ctx context.Context, batch *Batch) (*frame, error) {
 	if f := newFrame(&b.memory, batch.Data); f != nil {
 		return f, nil
 	}
-	size := int64(len(batch.Data)) + frameOverhead
+	if !b.anyHeard(batch.Runs) {
+		return nil, nil
+	}
+	if err := b.makeRoom(ctx, int64(len(batch.Data))+frameOverhead, batch.MaxWait); err != nil {
+		return nil, err
+	}
+	return adoptFrame(&b.memory, batch.Data), nil
+}
+
+// anyHeard reports whether a run that is not refused already has a receiver.
+func (b *Broker) anyHeard(runs []Run) bool {
+	return slices.ContainsFunc(runs, func(r Run) bool { return r.Err == nil && b.router.heard(string(r.Topic)) })
+}
+
+// makeRoom accounts for size bytes for which there was no room.
+func (b *Broker) makeRoom(ctx context.Context, size int64, patience time.Duration) error {
 	if size > b.memory.limit {
-		return nil, ErrMemory
+		return ErrMemory
 	}
 	if b.compact() && b.memory.acquire(size) {
-		return adoptFrame(&b.memory, batch.Data), nil
+		return nil
 	}
-	if batch.MaxWait > 0 {
-		ok, err := b.awaitMemory(ctx, size, batch.MaxWait)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			return adoptFrame(&b.memory, batch.Data), nil
+	if patience > 0 {
+		if ok, err := b.awaitMemory(ctx, size, patience); ok || err != nil {
+			return err
 		}
 	}
 	if b.reclaim(size) {
-		return adoptFrame(&b.memory, batch.Data), nil
+		return nil
 	}
-	return nil, ErrMemory
+	return ErrMemory
 }
 
 // compact exchanges what queues hold of the frame that came last, and what members have in flight, for copies, where it is less than half of the frame that it
@@ -55,31 +66,39 @@ func (b *Broker) compact() bool {
 	if now.Sub(b.compacted) < reclaimPause {
 		return false
 	}
-	before := b.memory.used.Load()
+	found := false
 	for _, c := range b.snapshot() {
-		c.compact()
+		found = c.compact() || found
 	}
-	if b.memory.used.Load() < before {
-		return true
+	if !found {
+		b.compacted = now
 	}
-	b.compacted = now
-	return false
+	return found
 }
 
-func (s *Subscription) compact() {
+func (s *Subscription) compact() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queue.len > 0 {
-		s.queue.compactBack()
-	}
+	return s.queue.len > 0 && s.queue.compactBack()
 }
 
-func (m *Member) compact() {
+func (m *Member) compact() (found bool) {
 	m.group.mu.Lock()
 	defer m.group.unlock()
-	for _, p := range m.flights {
-		p.compact()
+	for rest := m.flights; len(rest) > 0; {
+		f, size, n := rest[0].frame, int64(0), 0
+		for n < len(rest) && rest[n].frame == f {
+			size += rest[n].size()
+			n++
+		}
+		if f.sparse(size, n) {
+			for _, p := range rest[:n] {
+				found = p.compact() || found
+			}
+		}
+		rest = rest[n:]
 	}
+	return found
 }
 
 // awaitMemory waits until size bytes are free, for at most patience, and accounts for them.
@@ -114,6 +133,7 @@ func (b *Broker) awaitMemory(ctx context.Context, size int64, patience time.Dura
 type holder struct {
 	sub   *Subscription
 	bytes int64
+	room  int64 // of the queue, which nobody shares
 	idle  time.Duration
 }
 
@@ -129,27 +149,26 @@ func (b *Broker) reclaim(size int64) bool {
 		return true // somebody else has been here
 	}
 	now := b.clock.Now()
-	if now.Sub(b.reclaimed) < reclaimPause {
+	if now.Before(b.reclaims) {
 		return false
 	}
-	holders, sum := b.holders(now)
-	if b.memory.used.Load()-sum+size <= b.memory.limit {
-		for i := range holders {
-			s := holders[i].sub
-			s.shed()
-			b.forgetIfEnded(s)
-			if b.memory.acquire(size) {
-				return true
-			}
+	for _, s := range victims(b.holders(now), b.memory.used.Load()+size-b.memory.limit) {
+		if b.memory.acquire(size) {
+			return true
 		}
+		s.shed()
+		b.forgetIfEnded(s)
 	}
-	b.reclaimed = now
+	if b.memory.acquire(size) {
+		return true
+	}
+	took := b.clock.Now().Sub(now)
+	b.reclaims = now.Add(took + max(reclaimPause, 4*took))
 	return false
 }
 
-// holders returns the subscriptions that hold what they do not take, the one with the greatest weight first, and how much they hold. It is an
-// estimate: what several of them hold counts for each.
-func (b *Broker) holders(now time.Time) (all []holder, sum int64) {
+// holders returns the subscriptions that hold what they do not take, the one with the greatest weight first.
+func (b *Broker) holders(now time.Time) (all []holder) {
 	for _, c := range b.snapshot() {
 		s, ok := c.(*Subscription)
 		if !ok {
@@ -157,13 +176,13 @@ func (b *Broker) holders(now time.Time) (all []holder, sum int64) {
 		}
 		if h := s.holding(now); h.bytes > 0 && h.idle >= idleHolder {
 			all = append(all, h)
-			sum += h.bytes
 		}
 	}
 	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.weight(), a.weight()) })
-	return all, sum
+	return all
 }
 
+// holding returns what the subscription holds. It is an estimate: what several of them hold counts for each.
 func (s *Subscription) holding(now time.Time) holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +190,67 @@ func (s *Subscription) holding(now time.Time) holder {
 		return holder{}
 	}
 	_, bytes := s.fill.load()
-	return holder{s, bytes + s.queue.charged + int64(s.queue.len)*frameOverhead, now.Sub(s.taken)}
+	room := s.queue.charged
+	return holder{s, bytes + room + int64(s.queue.len)*frameOverhead, room, now.Sub(s.taken)}
+}
+
+// victims returns the first of holders whose end would free so many bytes, but for those that would add nothing to that; nobody: even the end of all
+// would not. A frame is free when nobody else holds it, and counts once. What a subscription is being sent goes with it, if not at once.
+func victims(holders []holder, need int64) []*Subscription {
+	for n := 1; ; n *= 2 {
+		n = min(n, len(holders))
+		for _, h := range holders[:n] {
+			h.sub.eachFrame(func(f *frame, _ int32) bool { f.claims = 0; return true })
+		}
+		left := need
+		for i, h := range holders[:n] {
+			left -= h.room
+			h.sub.eachFrame(func(f *frame, holds int32) bool {
+				refs, was := f.refs.Load(), f.claims
+				f.claims += holds
+				if was < refs && f.claims >= refs {
+					left -= f.cost()
+				}
+				return left > 0
+			})
+			if left <= 0 {
+				return helpful(holders[:i+1])
+			}
+		}
+		if n == len(holders) {
+			return nil
+		}
+	}
+}
+
+// helpful returns those of holders whose end is needed for the end of all of them to free what it does.
+func helpful(holders []holder) (chosen []*Subscription) {
+	for _, h := range holders {
+		helps := h.room > 0
+		h.sub.eachFrame(func(f *frame, _ int32) bool {
+			helps = helps || f.claims >= f.refs.Load()
+			return !helps
+		})
+		if helps {
+			chosen = append(chosen, h.sub)
+		}
+	}
+	return chosen
+}
+
+// eachFrame calls f with the frame of each entry of the queue, and how many references go with that, until it returns false.
+func (s *Subscription) eachFrame(f func(f *frame, holds int32) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.queue.len {
+		e, holds := s.queue.at(i), int32(1)
+		if i == 0 && e.frame.born == s.queue.lentBorn {
+			holds += s.queue.lent
+		}
+		if !f(e.frame, holds) {
+			return
+		}
+	}
 }
 
 // shed gives up what the subscription holds: it ends as evicted or, if its policy is to drop, drops its queue.

@@ -69,9 +69,10 @@ func TestSharedMemoryIsTakenFromAll(t *testing.T) {
 		for range 5 {
 			frozen = append(frozen, subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}}))
 		}
+		reader := subscribe(t, b, SubscribeOptions{Patterns: []string{"u"}})
 		publish(t, b, post{topic: "t", payload: strings.Repeat("x", 900_000)})
 		time.Sleep(idleHolder)
-		if r := publish(t, b, post{topic: "u", payload: strings.Repeat("x", 500_000)}); r[0].Err != nil || r[0].Unrouted != 1 {
+		if r := publish(t, b, post{topic: "u", payload: strings.Repeat("x", 500_000)}); r[0].Err != nil || r[0].Receivers != 1 {
 			t.Fatalf("%+v", r[0])
 		}
 		for _, s := range frozen {
@@ -79,6 +80,7 @@ func TestSharedMemoryIsTakenFromAll(t *testing.T) {
 				t.Error("a frozen subscription is still there")
 			}
 		}
+		takeAll(reader)
 		wantMemory(t, b, 0)
 	})
 }
@@ -131,6 +133,116 @@ func TestMemoryHeldByAGroupIsRefused(t *testing.T) {
 	})
 }
 
+// Frozen subscriptions that share a little do not go for a publish that they cannot make room for together.
+func TestNobodyIsEvictedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
+		join(t, b, JoinOptions{Patterns: []string{"g"}})
+		for range 50 {
+			subscribe(t, b, SubscribeOptions{Patterns: []string{"s"}})
+		}
+		reader := subscribe(t, b, SubscribeOptions{Patterns: []string{"r"}})
+		publish(t, b, post{topic: "g", payload: strings.Repeat("x", 900_000)})
+		for range 10 {
+			publish(t, b, post{topic: "s", payload: strings.Repeat("x", 10_000)})
+		}
+		time.Sleep(time.Second)
+		if r := publish(t, b, post{topic: "r", payload: strings.Repeat("x", 200_000)}); !errors.Is(r[0].Err, ErrMemory) {
+			t.Errorf("%+v", r[0])
+		}
+		if n := b.Stats().Evictions; n != 0 {
+			t.Errorf("%d were evicted in vain", n)
+		}
+		time.Sleep(time.Second)
+		if r := publish(t, b, post{topic: "r", payload: strings.Repeat("x", 110_000)}); r[0].Err != nil || b.Stats().Evictions != 50 {
+			t.Errorf("%+v, %d evicted", r[0], b.Stats().Evictions)
+		}
+		takeAll(reader)
+	})
+}
+
+// Whose messages others hold as well makes no room by going, and stays, though it holds most.
+func TestWhoHoldsWhatOthersHoldStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
+		join(t, b, JoinOptions{Patterns: []string{"g"}})
+		beside := subscribe(t, b, SubscribeOptions{Patterns: []string{"g"}})
+		alone := subscribe(t, b, SubscribeOptions{Patterns: []string{"s"}})
+		for range 6 {
+			publish(t, b, post{topic: "g", payload: strings.Repeat("x", 100_000)})
+		}
+		for range 4 {
+			publish(t, b, post{topic: "s", payload: strings.Repeat("x", 100_000)})
+		}
+		time.Sleep(time.Second)
+		r := publish(t, b, post{topic: "g", payload: strings.Repeat("x", 100_000)})
+		if r[0].Err != nil || alone.Ending().Reason != EndEvicted || beside.Ending().Reason != EndNone {
+			t.Errorf("%+v; alone %+v, beside a group %+v", r[0], alone.Ending(), beside.Ending())
+		}
+	})
+}
+
+// A subscription that is frozen in the middle of a frame, and holds the rest of it, makes room by going as soon as its stream is gone.
+func TestWhatIsBeingSentGoesWithItsSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
+		reader := subscribe(t, b, SubscribeOptions{Patterns: []string{"r"}})
+		const frozen = 4
+		subs := make([]*Subscription, frozen)
+		deliveries := make([]Delivery, 2*frozen)
+		for i := range subs {
+			topic := fmt.Sprint("t", i)
+			subs[i] = subscribe(t, b, SubscribeOptions{Patterns: []string{topic}})
+			message := post{topic: topic, payload: strings.Repeat("x", 60_000)}
+			publish(t, b, message, message, message, message)
+			for j := range 2 { // the first is with the transport, the second waits for it
+				if d := &deliveries[2*i+j]; !subs[i].Take(d, 1) || d.Count != 1 {
+					t.Fatal("nothing to take")
+				}
+			}
+		}
+		time.Sleep(time.Second)
+		try := func() Run { return publish(t, b, post{topic: "r", payload: strings.Repeat("x", 200_000)})[0] }
+		if r := try(); !errors.Is(r.Err, ErrMemory) {
+			t.Errorf("%+v", r)
+		}
+		for i, s := range subs {
+			if s.Ending().Reason == EndEvicted {
+				s.Settle(&deliveries[2*i], false)
+				s.Settle(&deliveries[2*i+1], false)
+			}
+		}
+		if r := try(); r.Err != nil || b.Stats().Evictions != 1 {
+			t.Errorf("%+v after %d evictions", r, b.Stats().Evictions)
+		}
+		takeAll(reader)
+	})
+}
+
+// What nobody would receive needs no room, costs nobody a queue, and is not waited with.
+func TestWhatNobodyReceivesNeedsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
+		s := subscribe(t, b, SubscribeOptions{Patterns: []string{"s"}})
+		fillMemory(t, b, "s", 100_000)
+		time.Sleep(time.Second)
+		batch := batchOf(post{topic: "a", payload: strings.Repeat("x", 2<<20)}, post{topic: "b", payload: "y"})
+		batch.MaxWait = time.Minute
+		begun := time.Now()
+		for _, r := range publishBatch(t, b, batch) {
+			if r.Err != nil || r.Accepted != 1 || r.Unrouted != 1 {
+				t.Errorf("%+v", r)
+			}
+		}
+		if waited := time.Since(begun); waited > 0 || s.Ending().Reason != EndNone {
+			t.Errorf("after %s, the subscription %+v", waited, s.Ending())
+		}
+		takeAll(s)
+		checkBooks(t, b)
+		wantMemory(t, b, 0)
+	})
+}
+
 // A subscription that has not had the time to take anything is busy, not slow.
 func TestYoungHoldersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -153,6 +265,7 @@ func TestAPatientPublisherWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
 		s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}})
+		subscribe(t, b, SubscribeOptions{Patterns: []string{"u"}})
 		fillMemory(t, b, "t", 100_000)
 		batch := batchOf(post{topic: "u", payload: strings.Repeat("x", 150_000)})
 		batch.MaxWait = time.Minute

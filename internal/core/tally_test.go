@@ -128,6 +128,7 @@ func TestTallyNamesWhatMemoryCost(t *testing.T) {
 		b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
 		holder := subscribe(t, b, SubscribeOptions{Patterns: []string{"a"}})
 		dropper := subscribe(t, b, SubscribeOptions{Patterns: []string{"b"}, Overflow: OverflowDropOldest})
+		subscribe(t, b, SubscribeOptions{Patterns: []string{"c"}})
 		large := string(make([]byte, 300<<10))
 		publish(t, b, post{topic: "a", payload: large}, post{topic: "b", payload: large})
 		time.Sleep(time.Second)
@@ -145,8 +146,8 @@ func TestTallyNamesWhatMemoryCost(t *testing.T) {
 
 func TestTallyNamesEveryRefusal(t *testing.T) {
 	b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20; o.MaxMessageSize = 1 << 20 })
-	publish(t, b, post{topic: "x", payload: string(make([]byte, 2<<20))})
 	join(t, b, JoinOptions{Group: "full", Patterns: []string{"full"}, Settings: GroupSettings{Capacity: 1}})
+	publish(t, b, post{topic: "full", payload: string(make([]byte, 2<<20))})
 	publish(t, b, numbered("full", 0, 5)...)
 	bad := batchOf(numbered("bad", 0, 3)...)
 	bad.Runs[0].Err = errors.New("too loud")
