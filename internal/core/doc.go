@@ -22,7 +22,8 @@
 // The memory limit counts every frame, and every copy, once, as long as anybody refers to it.
 //
 // In a group the pieces are parcels: in a lane while they wait, in flight at a member, back in the lane or in the dead
-// letters. A parcel is split when some of its messages fare differently from the others; the bytes stay where they are.
+// letters. A parcel is split when some of its messages fare differently from the others; the bytes stay where they are. The memory limit
+// counts each message as the parcel that it may become.
 //
 // # Goroutines and locks
 //

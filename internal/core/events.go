@@ -92,7 +92,7 @@ func (b *Broker) emit(kind string, event any) {
 func (b *Broker) publishOwn(topic string, record []byte) {
 	b.memory.used.Add(int64(len(record)) + frameOverhead)
 	f := adoptFrame(&b.memory, record)
-	p := &publication{id: b.publications.Add(1), frame: f, now: b.clock.Now()}
+	p := &publication{id: b.publications.Add(1), frame: f, now: b.clock.Now(), unbound: true}
 	f.born = p.now.Sub(b.started)
 	run := Run{Topic: []byte(topic), End: len(record), Count: 1, Keyed: true}
 	b.publishRun(context.Background(), p, &run)

@@ -215,6 +215,7 @@ func (r *groupRoute) commit(p *publication, run *Run, start, end uint32, n int, 
 		}
 	}
 	g.noteLocked(p, n, int64(end-start))
+	p.room -= int64(n) * parcelOverhead
 	if g.waiting() > g.capacity/2 {
 		p.crowded = true
 	}

@@ -95,8 +95,39 @@ func (w *groupWorld) check() {
 			g.checkBooks(g.checkMessages())
 		}
 	}
+	w.checkMemory()
 	if w.t.Failed() {
 		w.t.FailNow()
+	}
+}
+
+// checkMemory: what is accounted for is each frame once, and what each message and each key in a group may take beside.
+func (w *groupWorld) checkMemory() {
+	frames := map[*frame]bool{}
+	var want int64
+	for _, g := range w.groups {
+		for _, m := range g.members {
+			if m.delivery != nil {
+				for _, f := range m.delivery.frames {
+					frames[f] = true
+				}
+			}
+		}
+		for _, pos := range g.positions() {
+			frames[pos.p.frame] = true
+			want += parcelOverhead
+		}
+		if g.real != nil {
+			for name := range g.real.keys {
+				want += keyOverhead + int64(len(name))
+			}
+		}
+	}
+	for f := range frames {
+		want += f.cost()
+	}
+	if used := w.b.Stats().Memory; used != want {
+		w.t.Errorf("%d bytes are accounted for, want %d", used, want)
 	}
 }
 

@@ -41,7 +41,7 @@ func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end u
 	if st == nil {
 		st = &keyState{name: string(key)}
 		g.keys[st.name] = st
-		g.broker.memory.used.Add(keyOverhead + int64(len(key)))
+		from.room -= keyOverhead + int64(len(key))
 	}
 	st.lane = g.laneOfKeyLocked(st, lanes)
 	g.order++

@@ -49,16 +49,8 @@ func (p *parcel) compact() bool {
 	return true
 }
 
-// parcelOverhead and keyOverhead are what a parcel, and a key with messages in the group, take beside the bytes of messages: the objects
-// themselves, and their places in lists, heaps and maps.
-const (
-	parcelOverhead = 224
-	keyOverhead    = 192
-)
-
 // newParcel returns a parcel from the group's spare ones.
 func (g *group) newParcel() *parcel {
-	g.broker.memory.used.Add(parcelOverhead)
 	if n := len(g.spare); n > 0 {
 		p := g.spare[n-1]
 		g.spare = g.spare[:n-1]
@@ -70,10 +62,10 @@ func (g *group) newParcel() *parcel {
 // maxSpare bounds how many parcels a group keeps for reuse.
 const maxSpare = 256
 
-// discard gives up a parcel and its frame.
+// discard gives up a parcel and its frame, and what was accounted for its messages.
 func (g *group) discard(p *parcel) {
 	p.frame.release()
-	g.broker.memory.free(parcelOverhead)
+	g.broker.memory.free(int64(p.n) * parcelOverhead)
 	*p = parcel{spot: -1}
 	if len(g.spare) < maxSpare {
 		g.spare = append(g.spare, p)

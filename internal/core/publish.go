@@ -61,6 +61,10 @@ type publication struct {
 	need     int64           // size of the message that found no room
 	waited   time.Duration   // with patience, since something was queued
 	gaveUp   []*intake       // waited for in vain
+	unbound  bool            // by max_memory
+	room     int64           // accounted for what groups will need beside the bytes, see book
+	short    int64           // how much more of it there must be
+	vain     bool            // that was waited for in vain
 	granted  []bool          // scratch of fanOut
 	ended    []*Subscription // evicted on the way, to be forgotten once no lock is held
 	crowded  bool            // a receiver's queue is more than half full
@@ -128,6 +132,7 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 		f.born = p.now.Sub(b.started)
 	}
 	p.frame, p.patience, p.grace, p.crowded, p.matched = f, batch.MaxWait, frameGrace, false, 0
+	p.vain = false
 	p.light = len(batch.Data) <= lightBatch
 	err = b.publishRuns(ctx, p, batch.Runs)
 	p.serve()
@@ -202,9 +207,14 @@ func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes 
 			p.ended[i] = nil
 		}
 		p.ended = p.ended[:0]
-		if blocked != nil {
+		switch {
+		case blocked != nil:
+			p.giveBackRoom(b)
 			p.serve()
 			err = b.await(ctx, p, blocked)
+		case p.short > 0:
+			p.serve()
+			err = b.findRoom(ctx, p)
 		}
 		if err != nil {
 			r.Err = err
@@ -221,7 +231,27 @@ func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes 
 			r.Unrouted += piece.count
 		}
 	}
+	p.giveBackRoom(b)
 	return start - r.Start
+}
+
+// findRoom makes room for what p is short of. For that it waits in vain only once.
+func (b *Broker) findRoom(ctx context.Context, p *publication) error {
+	patience := p.patience - p.waited
+	if p.vain {
+		patience = 0
+	}
+	begun := b.clock.Now()
+	err := b.makeRoom(ctx, p.short, patience)
+	if p.patience > 0 {
+		p.waited += b.clock.Now().Sub(begun)
+	}
+	if err == nil {
+		p.room += p.short
+	}
+	p.vain = p.vain || err != nil
+	p.short = 0
+	return err
 }
 
 // piece is as much of a run as was queued in one go.
@@ -233,7 +263,7 @@ type piece struct {
 
 // fanOut queues a piece of what is left of a run at every receiver of its topic, or nothing at any: as many of the records
 // as all of them have room for. Where one has none, and may be waited for, its intake is returned as blocked; where one
-// refuses, an error.
+// refuses, an error. Where the broker has no room for what groups keep of them, p.short tells.
 //
 // Pieces are decided before anything is queued, under the topic's lock, so that all subscriptions see the topic's
 // messages in one order whoever else is publishing.
@@ -261,6 +291,10 @@ func (b *Broker) fanOut(p *publication, r *Run, start int) (_ piece, blocked *in
 		}
 		_, length := measure(b.encoding, p.frame.data[start:end], k, int64(end-start))
 		n, end = k, start+int(length)
+	}
+	if !p.book(b, rt.groups, r.Keyed, p.frame.data[start:end], n) {
+		p.unreserve(rt.receivers, int64(n), int64(end-start))
+		return piece{}, nil, nil
 	}
 	done := piece{count: n, size: end - start}
 	for i, receiver := range rt.receivers {

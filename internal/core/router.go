@@ -50,6 +50,7 @@ type shard struct {
 type route struct {
 	generation uint64
 	receivers  []receiver
+	groups     int // of the receivers
 
 	// What the topic has seen since it is remembered.
 	in, inBytes, out                uint64
@@ -155,6 +156,7 @@ func (r *router) lookup(sh *shard, topic []byte) *route {
 			rt.receivers = m.addTo(rt.receivers, sh.groups)
 		}
 	}
+	rt.groups = len(sh.groups)
 	clear(sh.matched)
 	if len(sh.groups) > 256 {
 		sh.groups = make(groupRoutes) // clearing a map that was large would cost every lookup
