@@ -174,3 +174,33 @@ func TestRoomForGroupsIsMade(t *testing.T) {
 		wantMemory(t, b, 0)
 	})
 }
+
+// A delivery of tiny messages that came one by one is of a bounded number of pieces; nothing is left behind by that.
+func TestADeliveryHasFewPieces(t *testing.T) {
+	const n = 2*maxPieces + 10
+	b := newBroker(t, nil)
+	s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}})
+	m := join(t, b, JoinOptions{Patterns: []string{"t"}, MaxInFlight: n})
+	for i := range n {
+		publish(t, b, post{topic: "t", payload: fmt.Sprint(i)})
+	}
+	for name, take := range map[string]func(d *Delivery) bool{
+		"subscription": func(d *Delivery) bool { return s.Take(d, 1<<20) },
+		"member":       func(d *Delivery) bool { return m.Take(d, 1<<20) },
+	} {
+		var d Delivery
+		var got []string
+		for take(&d) {
+			if len(d.Pieces) > maxPieces {
+				t.Errorf("%s: %d pieces", name, len(d.Pieces))
+			}
+			got = append(got, records(&d)...)
+			if name == "member" {
+				m.Settle(&d, true)
+			} else {
+				s.Settle(&d, true)
+			}
+		}
+		wantPayloads(t, got, payloads(numbered("t", 0, n)))
+	}
+}

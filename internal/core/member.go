@@ -167,7 +167,7 @@ func (m *Member) takeLocked(d *Delivery, maxBytes int64) {
 	if m.lane.ready > 0 {
 		share = m.lane.share(m)
 	}
-	for d.Count < credit && !m.alone {
+	for d.Count < credit && !m.alone && len(d.Pieces) < maxPieces {
 		var p *parcel
 		st := m.heldLocked()
 		if st != nil && (share == 0 || m.lane.isAfter(*st.waiting.front())) {

@@ -82,6 +82,10 @@ type Delivery struct {
 	born   time.Duration // when the frame of the first record came, since the broker's start
 }
 
+// maxPieces bounds the pieces of a delivery. Tiny messages that came one by one would else take many times their bytes, for each subscription that
+// takes them, and for as long as they are being written.
+const maxPieces = 1024
+
 // Lagging tells how full a queue is.
 type Lagging struct {
 	Queued      int64 // messages
@@ -166,7 +170,7 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 	d.DroppedBefore = s.droppedFront + uint64(s.queue.front().before)
 	s.droppedFront = 0
 	s.queue.front().before = 0
-	for s.queue.len > 0 && s.queue.front().before == 0 {
+	for s.queue.len > 0 && s.queue.front().before == 0 && len(d.Pieces) < maxPieces {
 		e, ok := s.takeEntry(maxBytes-d.Bytes, d.Count == 0)
 		if !ok {
 			break
