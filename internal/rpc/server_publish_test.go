@@ -112,6 +112,10 @@ func TestPublishStatuses(t *testing.T) {
 	frozen := openPatterns(t, station.stub(t, frozenOptions()...), "**")
 	var err error
 	for err == nil {
+		if station.broker.Stats().Subscriptions == 0 { // evicted, where a busy machine has taken its time
+			frozen.cancel()
+			frozen = openPatterns(t, station.stub(t, frozenOptions()...), "**")
+		}
 		_, err = stub.Publish(within(t, 10*time.Second), &tinybrokerv1.PublishRequest{Topic: "a", Payload: make([]byte, 64<<10)})
 	}
 	checkStatus(t, err, codes.ResourceExhausted, "BROKER_MEMORY")
