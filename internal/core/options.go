@@ -23,7 +23,7 @@ type Options struct {
 	MaxInFlight int
 	// MaxMessageSize bounds topic, key, headers and payload of one message together, in bytes.
 	MaxMessageSize int
-	// MaxMemory bounds the message bytes the broker holds, shared bytes counted once.
+	// MaxMemory bounds the message bytes the broker holds, shared bytes counted once, with what groups and long queues keep beside them.
 	MaxMemory int64
 	// MaxSubscriptions bounds how many subscriptions may live at once.
 	MaxSubscriptions int
