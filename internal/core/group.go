@@ -94,6 +94,7 @@ type lane struct {
 	lost    int     // messages that went with it
 	parked  int     // members that wait to be roused
 	late    int     // members that have let a deadline pass and said nothing since
+	prompt  int     // members that are neither late nor leave
 	drainer *Member // takes nothing more until it has nothing in flight and can take a suspect
 }
 
@@ -365,7 +366,7 @@ func (l *lane) standing() int {
 	switch {
 	case len(l.members) == 0:
 		return 0
-	case slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && !m.leaving }):
+	case l.prompt > 0:
 		return 2
 	}
 	return 1

@@ -11,6 +11,7 @@ func (g *group) joinLocked(m *Member) (_ *lane, isNew bool) {
 	l, isNew := g.laneFor(m.patterns, m.access.Receive)
 	m.group, m.lane = g, l
 	l.members = append(l.members, m)
+	l.prompt++
 	l.linger = time.Time{}
 	g.members++
 	g.linger = time.Time{}
@@ -38,8 +39,11 @@ func (l *lane) leave(m *Member) {
 	if i := slices.Index(l.members, m); i >= 0 {
 		l.members = slices.Delete(l.members, i, i+1)
 	}
-	if m.late {
+	switch {
+	case m.late:
 		l.late--
+	case !m.leaving:
+		l.prompt--
 	}
 	if l.drainer == m {
 		l.drainer = nil

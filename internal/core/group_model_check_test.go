@@ -15,6 +15,7 @@ func (g *modelGroup) judgeOrder(m *modelMember, x *modelMessage, before map[int]
 			g.t.Errorf("%s: messages %d and %d of key %s are at two members", g.name, x.id, y.id, x.key)
 		case x.key != "" && y.key == x.key && y.holder == nil && y.id < x.id:
 			g.t.Errorf("%s: message %d of key %s comes before message %d", g.name, x.id, x.key, y.id)
+		case m.real.onProbation(): // gets what has never been delivered
 		case x.key == "" && y.key == "" && y.holder == nil && y.id < x.id:
 			px, py := before[x.id], before[y.id]
 			if px.where == "lane" && py.where == "lane" && px.lane == py.lane && px.suspect == py.suspect {
@@ -230,7 +231,7 @@ func (g *modelGroup) checkStructure() {
 		if l.aside {
 			aside++
 		}
-		ready, shared, parked := 0, 0, 0
+		ready, shared, parked, late, prompt := 0, 0, 0, 0, 0
 		for i := range l.fresh.len {
 			ready += (*l.fresh.at(i)).n
 			if (*l.fresh.at(i)).shared {
@@ -249,9 +250,17 @@ func (g *modelGroup) checkStructure() {
 			if m.parked {
 				parked++
 			}
+			if m.late {
+				late++
+			} else if !m.leaving {
+				prompt++
+			}
 			if m.inFlight == 0 && m.alone {
 				g.t.Errorf("%s: %p keeps alone for nothing", g.name, m)
 			}
+		}
+		if late != l.late || prompt != l.prompt {
+			g.t.Errorf("%s: lane %q counts %d late members and %d prompt ones, has %d and %d", g.name, l.name, l.late, l.prompt, late, prompt)
 		}
 		g.checkAwake(l)
 		if ready != l.ready || shared != l.shared || parked != l.parked {

@@ -156,6 +156,9 @@ func (g *modelGroup) deliver(m *modelMember, id, attempt int, before map[int]pos
 			g.t.Errorf("%s: message %d comes beside message %d, which is under suspicion", g.name, id, y.id)
 		}
 	}
+	if others := len(g.flights(m, 0, math.MaxUint64)); m.real.onProbation() && (x.attempt > 0 || others > 0) {
+		g.t.Errorf("%s: message %d, attempt %d, goes to a late member with %d in flight", g.name, id, attempt, others)
+	}
 	g.judgeOrder(m, x, before)
 	if x.attempt > 0 {
 		g.redelivered++

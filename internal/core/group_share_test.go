@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -98,12 +99,12 @@ func TestWhoMissesADeadlineComesLast(t *testing.T) {
 		}
 		wantBooks(t, b, 40, 0, 0)
 
-		// It helps out where the others have their hands full.
+		// Where the others have their hands full, it is given one message, to show that it is at work again.
 		acks[works] = false
 		publish(t, b, numbered("t", 100, 8)...)
 		third := serve(t, acks, hangs, works)
-		if len(third[works]) != 5 || len(third[hangs]) != 3 {
-			t.Errorf("the others got %d, the one that hangs %d; want 5, 3", len(third[works]), len(third[hangs]))
+		if len(third[works]) != 5 || len(third[hangs]) != 1 {
+			t.Errorf("the others got %d, the one that hangs %d; want 5, 1", len(third[works]), len(third[hangs]))
 		}
 		works.Ack(SequenceRange{1, 1 << 40})
 		publish(t, b, numbered("t", 200, 2)...)
@@ -120,6 +121,52 @@ func TestWhoMissesADeadlineComesLast(t *testing.T) {
 			t.Error("it gets nothing though it has spoken")
 		}
 	})
+}
+
+// TestAHungMemberBurnsNoAttempts: while another member is at work on long jobs, one that hangs makes no dead letters of the rest.
+func TestAHungMemberBurnsNoAttempts(t *testing.T) {
+	for _, attempts := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(attempts), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, nil)
+				s := GroupSettings{MaxAttempts: attempts}
+				hangs, works := join(t, b, JoinOptions{MaxInFlight: 64, Settings: s}), join(t, b, JoinOptions{MaxInFlight: 1, Settings: s})
+				take(works)
+				publish(t, b, numbered("t", 0, 2)...)
+				first, _ := take(hangs) // these may die with it, where they have one attempt alone
+				time.Sleep(30 * time.Second)
+				synctest.Wait()
+				publish(t, b, numbered("t", 2, 18)...)
+				given := 0
+				for range 40 {
+					job, ok := take(works)
+					for range 4 { // the job takes two minutes
+						if g, ok := take(hangs); ok {
+							given++
+							if len(g.payloads) != 1 || g.attempt != 1 {
+								t.Errorf("the one that hangs got %q, attempt %d", g.payloads, g.attempt)
+							}
+						}
+						time.Sleep(29 * time.Second)
+						if ok {
+							works.Extend(0, job.all())
+						}
+						synctest.Wait()
+					}
+					if ok {
+						works.Ack(job.all())
+					}
+				}
+				dead := uint64(0)
+				if attempts == 1 {
+					dead = uint64(len(first.payloads))
+				}
+				if st := groupStats(t, b, "g"); st.DeadLetters != dead || st.Acked != 20-dead || attempts == 1 && given > 0 || attempts > 1 && given == 0 {
+					t.Errorf("%d given to the one that hangs; %+v", given, st)
+				}
+			})
+		})
+	}
 }
 
 // TestAllMissADeadline: where there is nobody better, those that have missed one go on getting messages.

@@ -158,8 +158,7 @@ func (l *lane) credit() int {
 	return n
 }
 
-// promptOnly reports whether late members are given nothing, since one that is not late could be: a worker that hangs would else get
-// what it lets pass again and again, until it is a dead letter.
+// promptOnly reports whether late members are given nothing, since one that is not late could be.
 func (l *lane) promptOnly() bool {
 	return l.late > 0 && slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && m.isFree() })
 }

@@ -70,14 +70,27 @@ func (m *Member) credit() int {
 	if m.group.settings.Ack == AckNone {
 		return math.MaxInt32
 	}
+	if m.onProbation() {
+		return max(0, 1-m.inFlight)
+	}
 	return max(0, m.maxInFlight-m.inFlight)
 }
+
+// onProbation reports whether the member is late while others of its lane are not. It is given one message at a time, to show that it is at work
+// again, and only such as have never been delivered: a worker that hangs would else get what it lets pass again and again, until it is a
+// dead letter. Where all are late, there is nobody better.
+func (m *Member) onProbation() bool { return m.late && m.lane.prompt > 0 }
+
+// hasProof reports whether there is a message for a member on probation. The one attempt that it may cost must not be all that a message has.
+func (l *lane) hasProof() bool { return l.fresh.len > 0 && l.group.settings.MaxAttempts > 1 }
 
 // mayTake reports whether the member may be given anything right now.
 func (m *Member) mayTake() bool { return m.isNext(m.lane.promptOnly()) }
 
 // isNext is mayTake where it is known whether late members may be given anything.
-func (m *Member) isNext(promptOnly bool) bool { return m.isFree() && !(m.late && promptOnly) }
+func (m *Member) isNext(promptOnly bool) bool {
+	return m.isFree() && !(m.late && promptOnly) && !(m.onProbation() && !m.lane.hasProof())
+}
 
 // isFree is mayTake whatever the others of the lane do.
 func (m *Member) isFree() bool {
@@ -90,6 +103,13 @@ func (m *Member) setLate(late bool) {
 		return
 	}
 	m.late = late
+	if !m.leaving {
+		if late {
+			m.lane.prompt--
+		} else {
+			m.lane.prompt++
+		}
+	}
 	if late {
 		m.lane.late++
 		if m.lane.drainer == m {
@@ -265,6 +285,9 @@ func (m *Member) nextHeldLocked(st *keyState, d *Delivery, room int64) *parcel {
 // nextLocked removes up to n messages from the lane.
 func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
 	l := m.lane
+	if m.onProbation() {
+		return l.takeOut(*l.fresh.front(), 1)
+	}
 	if suspect := l.suspects.front(); suspect != nil {
 		if m.inFlight == 0 {
 			m.alone = true
@@ -335,6 +358,9 @@ func (m *Member) Leave() {
 	g := m.group
 	g.mu.Lock()
 	m.heard++
+	if !m.leaving && !m.late && !m.ended {
+		m.lane.prompt--
+	}
 	m.leaving = true
 	if m.lane.drainer == m {
 		m.lane.drainer = nil
