@@ -38,7 +38,7 @@ func (p *publication) acquire(b *Broker, need int64) bool {
 	switch {
 	case more <= 0:
 		return true
-	case p.unbound:
+	case p.own:
 		b.memory.used.Add(more)
 	case !b.memory.acquire(more):
 		return false

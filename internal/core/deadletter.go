@@ -60,7 +60,8 @@ func (g *group) letter(record []byte, attempt int, reason string) []byte {
 	return g.encoding.Append(nil, &m)
 }
 
-// unlock unlocks the group, having ended members that it drains, and publishes the dead letters that have come up meanwhile.
+// unlock unlocks the group, having ended members that it drains, and publishes the dead letters that have come up meanwhile. A reader that is behind
+// with nothing but the group's letters gets a moment to take some, as it would if they were one batch; that holds up whoever has caused them.
 func (g *group) unlock() {
 	if g.draining {
 		g.finishDrainedLocked()
@@ -70,8 +71,9 @@ func (g *group) unlock() {
 	if len(letters) > 0 {
 		g.posting++
 		g.mu.Unlock()
+		p := &publication{id: g.burst, grace: frameGrace}
 		for i := range letters {
-			g.post(&letters[i])
+			g.post(p, &letters[i])
 		}
 		g.mu.Lock()
 		g.posting--
@@ -84,18 +86,18 @@ func (g *group) unlock() {
 	}
 }
 
-// post publishes dead letters. It makes one after the other: together they may be as large as all that is in flight.
-func (g *group) post(l *deadLetter) {
+// post publishes dead letters as a part of p. It makes one after the other: together they may be as large as all that is in flight.
+func (g *group) post(p *publication, l *deadLetter) {
 	defer l.frame.release()
 	for data := l.frame.data[l.start:l.end]; len(data) > 0; {
 		n := g.encoding.Len(data)
 		g.broker.counters.deadLetters.Add(1)
 		if record := g.letter(data[:n], l.attempt, l.reason); record != nil {
-			g.broker.publishOwn(DeadLetterTopic(g.name), record)
+			g.broker.publishOwn(p, DeadLetterTopic(g.name), record)
 		}
 		// A group that takes events and handles none would else get one for each that dies, for ever.
 		if topic := string(g.encoding.Topic(data[:n])); !strings.HasPrefix(topic, ownPrefix) {
-			g.broker.emit("deadletter", deadLetterEvent{Group: g.name, Topic: topic, Attempts: l.attempt, Reason: l.reason})
+			g.broker.emitAs(p, "deadletter", deadLetterEvent{Group: g.name, Topic: topic, Attempts: l.attempt, Reason: l.reason})
 		}
 		data = data[n:]
 	}

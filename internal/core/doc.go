@@ -29,7 +29,8 @@
 //
 // The package keeps no goroutine of its own. Publishers and the owners of subscriptions call in, and whoever writes for the
 // owners (Hold, Member.Progress), who must not be kept waiting; a publisher waits only for receivers it is patient with, and
-// holds no lock but the gate while it does, nor while it does an owner's work (Subscription.Direct). A group has one timer, whose function
+// holds no lock but the gate while it does, nor while it does an owner's work (Subscription.Direct). Whoever has caused dead letters
+// waits a moment, without a lock, for those who read them (group.unlock). A group has one timer, whose function
 // (group.tick) the clock runs in a goroutine for as long as it takes to do what is due.
 //
 // Lock order, outermost first:

@@ -96,6 +96,9 @@ func (s *Subscription) overflowLocked(p *publication, start, end uint32, n int) 
 	default:
 		s.endLocked(EndEvicted, s.fullText(n), n)
 		p.ended = append(p.ended, s)
+		if p.own {
+			p.grace = frameGrace // what this one has used up is not to be the others' loss
+		}
 		return false
 	}
 }

@@ -74,8 +74,13 @@ func (b *Broker) farewell(c consumer, group string, ending Ending, evicted bool)
 	})
 }
 
-// emit publishes an event if anybody listens. No lock may be held.
+// emit publishes an event if anybody listens, and waits for nobody. No lock may be held.
 func (b *Broker) emit(kind string, event any) {
+	b.emitAs(&publication{id: b.publications.Add(1)}, kind, event)
+}
+
+// emitAs is emit as a part of p.
+func (b *Broker) emitAs(p *publication, kind string, event any) {
 	topic := eventPrefix + kind
 	if !b.router.heard(topic) {
 		return
@@ -85,14 +90,15 @@ func (b *Broker) emit(kind string, event any) {
 		return // strings, numbers and slices of them cannot fail to encode
 	}
 	m := Message{Topic: topic, Payload: payload, PublishTime: b.clock.Now()}
-	b.publishOwn(topic, b.encoding.Append(nil, &m))
+	b.publishOwn(p, topic, b.encoding.Append(nil, &m))
 }
 
-// publishOwn publishes a record of the broker's own. It is not bound by max_memory, waits for nobody, and goes on while the broker drains.
-func (b *Broker) publishOwn(topic string, record []byte) {
+// publishOwn publishes a record of the broker's own as a part of p, by whose grace alone it waits for anybody. It is not bound by max_memory, and goes on
+// while the broker drains.
+func (b *Broker) publishOwn(p *publication, topic string, record []byte) {
 	b.memory.used.Add(int64(len(record)) + frameOverhead)
 	f := adoptFrame(&b.memory, record)
-	p := &publication{id: b.publications.Add(1), frame: f, now: b.clock.Now(), unbound: true}
+	p.own, p.frame, p.now, p.matched = true, f, b.clock.Now(), 0
 	f.born = p.now.Sub(b.started)
 	run := Run{Topic: []byte(topic), End: len(record), Count: 1, Keyed: true}
 	b.publishRun(context.Background(), p, &run)

@@ -46,6 +46,7 @@ type group struct {
 
 	letters []deadLetter // to be published once mu is free
 	posting int          // how many publish dead letters right now
+	burst   uint64       // id of the publication that all letters are parts of
 }
 
 // groupCounters only grow.
@@ -110,6 +111,7 @@ func newGroup(b *Broker, name string, s GroupSettings) *group {
 		name:     name,
 		settings: s,
 		created:  b.clock.Now(),
+		burst:    b.publications.Add(1),
 		lanes:    make(map[string]*lane),
 		keys:     make(map[string]*keyState),
 		delayed:  parcelHeap{less: byDue},

@@ -1,10 +1,13 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestDeadLetters(t *testing.T) {
@@ -68,6 +71,63 @@ func TestADeadLetterThatFindsNoRoomIsCounted(t *testing.T) {
 		t.Errorf("%d dead letters, %d dropped; want 3 and the 2 that found no room", st.DeadLetters, st.Dropped)
 	}
 	wantBooks(t, b, 0, 0, 0)
+}
+
+// A reader that takes dead letters as they come is not evicted by many at once; one that takes nothing costs whoever rejects a moment, once.
+func TestABurstOfDeadLetters(t *testing.T) {
+	const n = 1000
+	var odd []SequenceRange // and even, so that they come in many pieces
+	for i := range uint64(n) {
+		odd = append(odd, SequenceRange{(i*2)%n + 1 + i*2/n, (i*2)%n + 1 + i*2/n})
+	}
+	for name, ranges := range map[string][]SequenceRange{"in one range": {{1, n}}, "in many": odd} {
+		for _, drains := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, drains), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBroker(t, nil)
+					letters := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.dlq.*"}, Capacity: 100})
+					events := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.event.deadletter"}, Capacity: 100})
+					frozen := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.dlq.*"}, Capacity: 100})
+					var read [2]int
+					var wg sync.WaitGroup
+					for i, s := range []*Subscription{letters, events} {
+						wg.Go(func() {
+							for {
+								read[i] += len(takeAll(s))
+								time.Sleep(time.Millisecond) // while whoever rejects goes on
+								select {
+								case <-s.Wake():
+								case <-s.Done():
+									return
+								}
+							}
+						})
+					}
+					m := join(t, b, JoinOptions{MaxInFlight: n})
+					publish(t, b, numbered("t", 0, n)...)
+					takeEverything(m)
+					if drains {
+						b.Drain(time.Time{})
+					}
+					begun := time.Now()
+					m.Nack(Nack{Action: NackReject}, ranges...)
+					if took := time.Since(begun); took > 2*frameGrace {
+						t.Errorf("it took %v", took)
+					}
+					time.Sleep(10 * time.Millisecond)
+					wantEnded(t, frozen, EndEvicted, 101)
+					if !drains {
+						letters.Close()
+						events.Close()
+					}
+					wg.Wait()
+					if read != [2]int{n, n} {
+						t.Errorf("%d letters and %d events were read: %v, %v", read[0], read[1], letters.Ending(), events.Ending())
+					}
+				})
+			})
+		}
+	}
 }
 
 // A message that kills whoever takes it ends as a dead letter, and no other message does.

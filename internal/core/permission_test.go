@@ -316,7 +316,7 @@ func TestPermissionsAgainstANaiveModel(t *testing.T) {
 				case op == 2:
 					// One of the broker's own: dead letters are judged like everything else.
 					send("$tb.dlq.g", func(p post) int {
-						b.publishOwn(p.topic, batchOf(p).Data)
+						b.publishOwn(&publication{id: b.publications.Add(1)}, p.topic, batchOf(p).Data)
 						return -1
 					})
 				default:

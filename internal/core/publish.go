@@ -58,10 +58,10 @@ type publication struct {
 	now      time.Time
 	patience time.Duration
 	grace    time.Duration
+	own      bool            // the broker's own: not bound by max_memory, and goes on while it drains
 	need     int64           // size of the message that found no room
 	waited   time.Duration   // with patience, since something was queued
 	gaveUp   []*intake       // waited for in vain
-	unbound  bool            // by max_memory
 	room     int64           // accounted for what groups will need beside the bytes, see book
 	short    int64           // how much more of it there must be
 	vain     bool            // that was waited for in vain
@@ -373,6 +373,10 @@ func (b *Broker) await(ctx context.Context, p *publication, in *intake) error {
 	if room == nil {
 		return nil
 	}
+	draining := b.draining
+	if p.own {
+		draining = nil
+	}
 	begun := b.clock.Now()
 	expired := make(chan struct{})
 	stop := b.clock.AfterFunc(patience, func() { close(expired) })
@@ -383,7 +387,7 @@ func (b *Broker) await(ctx context.Context, p *publication, in *intake) error {
 	case <-expired:
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-b.draining:
+	case <-draining:
 		err = ErrDraining
 	}
 	if waited := b.clock.Now().Sub(begun); p.patience > 0 {
