@@ -25,6 +25,11 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 	session := sessionOf(stream.Context())
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
+	select {
+	case <-s.server.broker.Draining(): // not even an empty frame gets a receipt
+		return core.ErrDraining
+	default:
+	}
 	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream, ctx: ctx, session: session}
 	select {
 	case err := <-s.server.start(p.run):
