@@ -56,14 +56,6 @@ func (j *jobControl) run(abort func()) {
 	}
 }
 
-// offer sends on a channel that holds one at most.
-func offer(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // suspend stops the process group, and returns when it goes on. Where there is no shell to wake it up again, the system does not stop it,
 // and it returns after a moment.
 func (j *jobControl) suspend() {

@@ -46,7 +46,7 @@ func (l *logWriter) Write(line []byte) (int, error) {
 		l.dropped++
 	default:
 		l.waiting = append(l.waiting, line...)
-		l.wakeUp()
+		offer(l.wake)
 	}
 	return len(line), nil
 }
@@ -55,20 +55,13 @@ func (l *logWriter) Write(line []byte) (int, error) {
 func (l *logWriter) close(patience time.Duration) {
 	l.mu.Lock()
 	l.closed = true
-	l.wakeUp()
+	offer(l.wake)
 	l.mu.Unlock()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	select {
 	case <-l.done:
 	case <-timeout.C:
-	}
-}
-
-func (l *logWriter) wakeUp() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
 	}
 }
 

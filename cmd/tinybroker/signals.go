@@ -42,6 +42,14 @@ func within(patience time.Duration, f func()) {
 	}
 }
 
+// offer wakes up whoever receives from a channel that holds one, unless that is to happen already.
+func offer(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // signalWatch ends a context at the first signal that is to end the command, so that the command can clean up. The second one ends the
 // process at once, after a call of abort.
 type signalWatch struct {

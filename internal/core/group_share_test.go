@@ -42,17 +42,25 @@ func TestASlowMemberGetsLittle(t *testing.T) {
 	})
 }
 
+// waiting returns members of one group that have asked and got nothing.
+func waiting(t *testing.T, b *Broker, n int, ack AckMode) (members []*Member) {
+	t.Helper()
+	for range n {
+		m := join(t, b, JoinOptions{Settings: GroupSettings{Ack: ack}})
+		if _, ok := take(m); ok {
+			t.Fatal("there is something to take")
+		}
+		members = append(members, m)
+	}
+	return members
+}
+
 // TestIdleMembersTakeTurns: among those that have equally little to do, the one that was served longest ago is next.
 func TestIdleMembersTakeTurns(t *testing.T) {
 	for _, ack := range []AckMode{AckExplicit, AckNone} {
 		t.Run(ack.String(), func(t *testing.T) {
 			b := newBroker(t, nil)
-			var members []*Member
-			for range 3 {
-				m := join(t, b, JoinOptions{Settings: GroupSettings{Ack: ack}})
-				take(m) // nothing yet: it waits
-				members = append(members, m)
-			}
+			members := waiting(t, b, 3, ack)
 			served := make([]int, 3)
 			for i := range 30 {
 				publish(t, b, numbered("t", i, 1)...)
@@ -203,12 +211,7 @@ func TestAShortQueueIsSharedOut(t *testing.T) {
 	for _, ack := range []AckMode{AckExplicit, AckNone} {
 		t.Run(ack.String(), func(t *testing.T) {
 			b := newBroker(t, nil)
-			var members []*Member
-			for range 3 {
-				m := join(t, b, JoinOptions{Settings: GroupSettings{Ack: ack}})
-				take(m) // nothing: it waits
-				members = append(members, m)
-			}
+			members := waiting(t, b, 3, ack)
 			publish(t, b, numbered("t", 0, 50)...)
 			got := make([]int, len(members))
 			for again := true; again; {
