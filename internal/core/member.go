@@ -305,7 +305,10 @@ func (m *Member) nextLocked(d *Delivery, n int, room int64) *parcel {
 	if p == nil || !d.goesWith(p) {
 		return nil
 	}
-	k, _ := measure(m.group.encoding, p.data(), min(n, most), room)
+	k := p.n
+	if k > min(n, most) || p.size() > room {
+		k, _ = measure(m.group.encoding, p.data(), min(n, most), room)
+	}
 	if k == 0 && d.Count == 0 {
 		k = 1
 	}

@@ -17,8 +17,11 @@ var _ core.Encoding = Encoding{}
 
 // Len implements core.Encoding.
 func (Encoding) Len(data []byte) int {
-	if len(data) > 1 && data[0] == tagMessages && data[1] < 0x80 {
+	if len(data) > 1 && data[0] == tagMessages && data[1] < oneByteLen {
 		return 2 + int(data[1])
+	}
+	if n := skipRecord(data); n > 0 {
+		return n
 	}
 	return protowireLen(data)
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -134,6 +135,19 @@ func BenchmarkAppendRecord(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				buf = appendRecord(buf[:0], &c.m)
+			}
+		})
+	}
+}
+
+func BenchmarkRecordLen(b *testing.B) {
+	for _, size := range []int{16, 128, 1 << 10, 64 << 10} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			record := appendRecord(nil, &core.Message{Topic: "bench.topic", Payload: make([]byte, size)})
+			for b.Loop() {
+				if (Encoding{}).Len(record) != len(record) {
+					b.Fatal("not the length of the record")
+				}
 			}
 		})
 	}
