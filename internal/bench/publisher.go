@@ -108,21 +108,16 @@ func (p *publisher) flatOut(ctx context.Context, part part) error {
 func (p *publisher) paced(ctx context.Context, part part) error {
 	share := part.share(p.number, p.run.o.Publishers)
 	gap := float64(time.Second) / p.run.o.Rate
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	pacer := NewPacer(ctx)
+	defer pacer.Close()
 	for n := int64(0); part.messages == 0 || n < share; n++ {
 		turn := n*int64(p.run.o.Publishers) + int64(p.number)
 		at := part.start + int64(float64(turn)*gap)
 		if part.end > 0 && at >= part.end {
 			return nil
 		}
-		if wait := at - p.run.now(); wait > 0 {
-			timer.Reset(time.Duration(wait))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		if err := pacer.Rest(time.Duration(at - p.run.now())); err != nil {
+			return err
 		}
 		if err := p.send(ctx, part, at); err != nil {
 			return err

@@ -103,7 +103,7 @@ func tinyFlow(ctx context.Context, s *settings, l load) (rate float64, err error
 			return 0, err
 		}
 	}
-	start, err := t.publish(l, 30*time.Second)
+	start, err := t.publish(l, tinyUnconfirmed)
 	if err != nil {
 		return 0, err
 	}
@@ -119,15 +119,19 @@ func tinyFlow(ctx context.Context, s *settings, l load) (rate float64, err error
 	return float64(l.pubs*l.messages*l.subs) / took.Seconds(), err
 }
 
+// tinyUnconfirmed is how many messages a publisher has unconfirmed beside NATS core, which confirms none and has no limit.
+const tinyUnconfirmed = 1 << 16
+
 // publish has all publishers of a load publish, and returns when they began, once everything is confirmed.
-func (t *tinySide) publish(l load, maxWait time.Duration) (start time.Time, err error) {
+func (t *tinySide) publish(l load, unconfirmed int) (start time.Time, err error) {
 	publishers := make([]*rpc.Publisher, l.pubs)
+	o := rpc.PublisherOptions{MaxWait: 30 * time.Second, MaxInFlight: unconfirmed}
 	for i := range publishers {
 		c, err := t.dial()
 		if err != nil {
 			return start, err
 		}
-		if publishers[i], err = c.Publisher(t.ctx, rpc.PublisherOptions{MaxWait: maxWait}); err != nil {
+		if publishers[i], err = c.Publisher(t.ctx, o); err != nil {
 			return start, err
 		}
 	}
@@ -185,7 +189,11 @@ func tinyShares(ctx context.Context, s *settings, l load, ack core.AckMode) (rat
 			return 0, err
 		}
 	}
-	start, err := t.publish(l, 30*time.Second)
+	unconfirmed := tinyUnconfirmed
+	if ack == core.AckExplicit {
+		unconfirmed = jetStreamPending
+	}
+	start, err := t.publish(l, unconfirmed)
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"codeberg.org/tinybroker/tinybroker/internal/bench"
 )
 
 // receivePatience is how long all messages may take to arrive.
@@ -123,17 +125,12 @@ func quantiles(values []int64, qs ...float64) []float64 {
 // pace calls send n times, at a rate a second, with the time at which each was to happen.
 func pace(ctx context.Context, n int, rate float64, send func(i int, at int64) error) error {
 	start := now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	pacer := bench.NewPacer(ctx)
+	defer pacer.Close()
 	for i := range n {
 		at := start + int64(float64(i)*float64(time.Second)/rate)
-		if wait := at - now(); wait > 0 {
-			timer.Reset(time.Duration(wait))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		if err := pacer.Rest(time.Duration(at - now())); err != nil {
+			return err
 		}
 		if err := send(i, at); err != nil {
 			return err
