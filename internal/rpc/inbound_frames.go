@@ -56,6 +56,9 @@ func (w *frameWalk) next(b []byte) (event walkEvent, size int) {
 			return nothingNew, size
 		}
 		w.begin()
+		if w.left == 0 && w.endsHeader() {
+			return headerEnds, size
+		}
 		return frameBegins, size
 	case w.padded:
 		w.padded = false

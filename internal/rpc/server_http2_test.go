@@ -19,6 +19,8 @@ type http2Client struct {
 	headers bytes.Buffer
 	encoder *hpack.Encoder
 	next    uint32 // stream
+
+	emptyEnd bool // headers end with a frame of their own, which is empty
 }
 
 // dialHTTP2 connects and completes the handshake. The connection is closed at the test's end.
@@ -70,7 +72,11 @@ func (c *http2Client) begin(method string) (uint32, error) {
 	}
 	stream := c.next
 	c.next += 2
-	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.headers.Bytes(), EndHeaders: true})
+	err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.headers.Bytes(), EndHeaders: !c.emptyEnd})
+	if err == nil && c.emptyEnd {
+		err = c.WriteContinuation(stream, true, nil)
+	}
+	return stream, err
 }
 
 // read hands frames to handle until that says stop or the connection ends. It writes nothing.
