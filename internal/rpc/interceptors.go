@@ -23,14 +23,31 @@ const reflectionPrefix = "/grpc.reflection."
 // asked for, and whether there is room for the call.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if s.calls[info.FullMethodName] == nil {
-		return nil, status.Error(codes.Unimplemented, boundText("unknown method "+info.FullMethodName))
+		return turnAway(ctx, status.Error(codes.Unimplemented, boundText("unknown method "+info.FullMethodName)))
 	}
 	known, err := s.inbound.tap(ctx, info, s.access.strange(ctx))
 	if err != nil {
 		s.logRefusal(ctx, info.FullMethodName, err)
-		return nil, toStatus(err)
+		return turnAway(ctx, toStatus(err))
 	}
 	return known, nil
+}
+
+// turnAway refuses a call in the tap. One with a deadline goes on to guardStream, which refuses it: gRPC does not cancel the context of a call that
+// the tap refuses, and would keep its timer until the deadline, which may be centuries away.
+func turnAway(ctx context.Context, err error) (context.Context, error) {
+	if _, timed := ctx.Deadline(); timed {
+		return context.WithValue(ctx, turnedAwayKey{}, err), nil
+	}
+	return nil, err
+}
+
+// turnedAwayKey is the key of why a call is refused in its context.
+type turnedAwayKey struct{}
+
+// unknownMethod is the handler of all methods that there are not, which turnAway has seen before.
+func unknownMethod(any, grpc.ServerStream) error {
+	return status.Error(codes.Unimplemented, "unknown method")
 }
 
 // guardStream is where every call comes by, see requestsLate for those that are no streams. It asks who may call, and recovers the
@@ -38,6 +55,9 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 //
 // It keeps little on its stack, as the handler of a subscription does: both stay there for as long as the subscription lives.
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	if why, turnedAway := stream.Context().Value(turnedAwayKey{}).(error); turnedAway {
+		return why
+	}
 	c := s.newCall(stream, info.FullMethod)
 	defer c.end(&err)
 	if err := c.admit(); err != nil {

@@ -206,6 +206,7 @@ func (s *Server) transportOptions() []grpc.ServerOption {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StreamInterceptor(s.guardStream),
 		grpc.UnaryInterceptor(refuseUnary),
+		grpc.UnknownServiceHandler(unknownMethod),
 	}
 }
 

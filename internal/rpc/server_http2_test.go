@@ -20,7 +20,8 @@ type http2Client struct {
 	encoder *hpack.Encoder
 	next    uint32 // stream
 
-	emptyEnd bool // headers end with a frame of their own, which is empty
+	emptyEnd bool        // headers end with a frame of their own, which is empty
+	more     [][2]string // headers beside the usual ones
 }
 
 // dialHTTP2 connects and completes the handshake. The connection is closed at the test's end.
@@ -62,10 +63,10 @@ func (c *http2Client) call(method string, request proto.Message) (uint32, error)
 // begin begins a call and leaves it to the caller to send anything.
 func (c *http2Client) begin(method string) (uint32, error) {
 	c.headers.Reset()
-	for _, h := range [][2]string{
+	for _, h := range append([][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "test"},
 		{"content-type", "application/grpc"}, {"te", "trailers"},
-	} {
+	}, c.more...) {
 		if err := c.encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return 0, err
 		}

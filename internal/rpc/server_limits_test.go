@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +196,53 @@ func TestUnknownMethodNames(t *testing.T) {
 		if text := fields["grpc-message"]; fields["grpc-status"] != fmt.Sprint(uint32(codes.Unimplemented)) || len(text) > maxText+3*len(ellipsis) {
 			t.Errorf("%.40q: status %s, %d bytes of text", name, fields["grpc-status"], len(text))
 		}
+	}
+}
+
+// TestRefusedCallsLeaveNothingBehind: calls that are refused before they have begun, with deadlines that are far away. gRPC would keep a timer for each
+// until then, whatever becomes of their connection.
+func TestRefusedCallsLeaveNothingBehind(t *testing.T) {
+	station := newStation(t, func(_ *core.Options, so *ServerOptions) { so.Identities = identitiesOf(t, sweepIdentities) })
+	const calls = 20_000
+	for _, test := range []struct {
+		method string
+		code   codes.Code
+	}{
+		{"/no.such/Method", codes.Unimplemented},
+		{"/tinybroker.v1.BrokerService/NoSuchMethod", codes.Unimplemented},
+		{tinybrokerv1.BrokerService_PublishStream_FullMethodName, codes.Unauthenticated},
+	} {
+		t.Run(test.method, func(t *testing.T) {
+			before := memoryInUse()
+			c := dialHTTP2(t, station)
+			c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+			c.more = [][2]string{{"grpc-timeout", "99999999H"}}
+			ended := make(chan error, 1)
+			go func() {
+				n := 0
+				ended <- c.read(func(f http2.Frame) bool {
+					if h, ok := f.(*http2.MetaHeadersFrame); ok && h.StreamEnded() {
+						n++
+						if want := (hpack.HeaderField{Name: "grpc-status", Value: fmt.Sprint(uint32(test.code))}); !slices.Contains(h.Fields, want) {
+							t.Errorf("ended with %v", h.Fields)
+						}
+					}
+					return n == calls
+				})
+			}()
+			for range calls {
+				if _, err := c.begin(test.method); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Close()
+			eventually(t, "the connection is gone", func() bool { return station.server.Connections() == 0 })
+			if left := memoryInUse() - before; left > calls*100 {
+				t.Errorf("%d bytes are left of each call", left/calls)
+			}
+		})
 	}
 }
