@@ -82,7 +82,13 @@ func TestPublishBytesByHand(t *testing.T) {
 		{"max_wait is malformed", appendField(topic(), fieldRequestMaxWait, "\x08"), "PROTOCOL"},
 		{"max_wait of nanoseconds below zero", appendField(topic(), fieldRequestMaxWait, "\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), "PROTOCOL"},
 		{"no field at all", nil, "TOPIC_INVALID"},
-		{"topic with another wire type", protowire.AppendVarint(protowire.AppendTag(nil, fieldTopic, protowire.VarintType), 1), "TOPIC_INVALID"},
+		// protobuf.js, and with it Node, reads a known field as what it should be, whatever its wire type.
+		{"topic with another wire type", protowire.AppendVarint(protowire.AppendTag(topic(), fieldTopic, protowire.VarintType), 1), "PROTOCOL"},
+		{"payload with another wire type", protowire.AppendFixed64(protowire.AppendTag(topic(), fieldPayload, protowire.Fixed64Type), 1), "PROTOCOL"},
+		{"time with another wire type", protowire.AppendVarint(protowire.AppendTag(topic(), fieldTime, protowire.VarintType), 99), "PROTOCOL"},
+		{"header value with another wire type", appendField(topic(), fieldHeaders, "\x0a\x01k\x10\x7f"), "PROTOCOL"},
+		{"seconds with another wire type", appendField(topic(), fieldTime, "\x0a\x01x"), "PROTOCOL"},
+		{"nanoseconds in eight bytes", appendField(topic(), fieldTime, "\x10\x81\x80\x80\x80\x80\x80\x80\x00"), "PROTOCOL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			refused := station.broker.Stats().Refused

@@ -48,12 +48,20 @@ const (
 // maxPrefixBytes is the longest spelling of a tag or a length that every protobuf library reads; Go's reads longer ones.
 const maxPrefixBytes = 5
 
+// An int32 takes up to maxInt32Bytes, or negativeBytes when it is negative. protobuf.js reads no others.
+const (
+	maxInt32Bytes = 5
+	negativeBytes = 10
+)
+
 var (
 	errMalformed  = fmt.Errorf("%w: not valid protobuf", core.ErrProtocol)
 	errMaxWait    = fmt.Errorf("%w: max_wait is negative or out of range", core.ErrProtocol)
 	errNotText    = fmt.Errorf("%w: a key or header is not valid UTF-8", core.ErrProtocol)
 	errGroupField = fmt.Errorf("%w: a message holds a protobuf group", core.ErrProtocol)
 	errOverlong   = fmt.Errorf("%w: a tag or length takes more than %d bytes", core.ErrProtocol, maxPrefixBytes)
+	errWireType   = fmt.Errorf("%w: a field of a message has another wire type than it should", core.ErrProtocol)
+	errWideNumber = fmt.Errorf("%w: nanoseconds take more than %d bytes", core.ErrProtocol, maxInt32Bytes)
 )
 
 // field is one field of an encoded message. For length-delimited fields value is the content, else it is empty.
@@ -62,6 +70,7 @@ type field struct {
 	typ      protowire.Type
 	value    []byte
 	number   uint64 // of a varint
+	width    int    // of a varint: the bytes that it takes
 	overlong bool   // the tag or the length is spelt in a way that not every protobuf library reads
 }
 
@@ -80,6 +89,7 @@ func nextField(b []byte) (f field, rest []byte, ok bool) {
 		f.overlong = f.overlong || n-len(f.value) > maxPrefixBytes
 	case protowire.VarintType:
 		f.number, n = protowire.ConsumeVarint(b)
+		f.width = n
 	default:
 		n = protowire.ConsumeFieldValue(num, typ, b)
 	}

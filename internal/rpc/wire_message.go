@@ -24,7 +24,7 @@ func (m *facts) refuse(err error) {
 }
 
 // examine reads an encoded Message. ok is false when it is not valid protobuf. As in protobuf the last of several
-// topics or keys counts, a field of the wrong type is an unknown one, and unknown ones are let pass.
+// topics or keys counts, and unknown fields are let pass.
 func examine(body []byte) (m facts, ok bool) {
 	for len(body) > 0 {
 		var f field
@@ -40,7 +40,7 @@ func examine(body []byte) (m facts, ok bool) {
 
 // note takes one field of a Message into account; false: it is malformed inside.
 func (m *facts) note(f field) bool {
-	m.judge(f)
+	m.judge(f, fieldTime, protowire.BytesType)
 	if f.typ != protowire.BytesType {
 		return true
 	}
@@ -64,10 +64,14 @@ func (m *facts) note(f field) bool {
 	return true
 }
 
-// judge refuses what Go's protobuf reads but other libraries may not.
-func (m *facts) judge(f field) {
+// judge refuses what Go's protobuf reads but other libraries may not. The fields from 1 to last are known, and should be of type typ.
+func (m *facts) judge(f field, last protowire.Number, typ protowire.Type) {
 	if f.overlong {
 		m.refuse(errOverlong)
+	}
+	if f.num <= last && f.typ != typ {
+		// protobuf.js, and with it Node, takes it for what it should be: it reads something else, or cannot read on.
+		m.refuse(errWireType)
 	}
 	if f.typ == protowire.StartGroupType {
 		// Libraries differ in how deeply groups may be nested.
@@ -89,7 +93,7 @@ func (m *facts) noteHeader(entry []byte) bool {
 			return false
 		}
 		entry = rest
-		m.judge(f)
+		m.judge(f, fieldEntryValue, protowire.BytesType)
 		if f.typ == protowire.BytesType && (f.num == fieldEntryKey || f.num == fieldEntryValue) {
 			m.noteText(f.value)
 		}
@@ -104,7 +108,10 @@ func (m *facts) noteTime(b []byte) bool {
 			return false
 		}
 		b = rest
-		m.judge(f)
+		m.judge(f, fieldNanos, protowire.VarintType)
+		if f.num == fieldNanos && f.width > maxInt32Bytes && f.width < negativeBytes {
+			m.refuse(errWideNumber)
+		}
 	}
 	return true
 }

@@ -66,14 +66,19 @@ func simpleHeader(b []byte) (key, value []byte, n int) {
 	return b[4:keyEnd], b[keyEnd+2:], len(b)
 }
 
-// simpleTime reports whether b is a Timestamp made of seconds and nanos only, each of at most nine bytes.
+// simpleTime reports whether b is a Timestamp made of seconds and nanos only, of at most nine and maxInt32Bytes bytes.
 func simpleTime(b []byte) bool {
 	for len(b) > 0 {
-		if b[0] != tagSeconds && b[0] != tagNanos {
+		most := 9
+		switch b[0] {
+		case tagSeconds:
+		case tagNanos:
+			most = maxInt32Bytes
+		default:
 			return false
 		}
 		i := 1
-		for i < len(b) && i < 9 && b[i] >= 0x80 {
+		for i < len(b) && i < most && b[i] >= 0x80 {
 			i++
 		}
 		if i == len(b) || b[i] >= 0x80 {
