@@ -37,31 +37,28 @@ func protowireLen(data []byte) int {
 
 // Key implements core.Encoding.
 func (Encoding) Key(record []byte) []byte {
-	var shape simple
-	var tail tail
-	if shape.read(record) && tail.read(record[shape.payloadEnd:shape.end]) {
-		return tail.key
-	}
-	f, _, ok := nextField(record)
-	if !ok {
-		return nil
-	}
-	m, _ := examine(f.value)
-	return m.key
+	_, key := topicAndKey(record)
+	return key
 }
 
 // Topic implements core.Encoding.
 func (Encoding) Topic(record []byte) []byte {
+	topic, _ := topicAndKey(record)
+	return topic
+}
+
+func topicAndKey(record []byte) (topic, key []byte) {
 	var shape simple
-	if shape.read(record) {
-		return record[shape.topicAt:shape.topicEnd]
+	var tail tail
+	if shape.read(record) && tail.read(record[shape.payloadEnd:shape.end]) {
+		return record[shape.topicAt:shape.topicEnd], tail.key
 	}
 	f, _, ok := nextField(record)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	m, _ := examine(f.value)
-	return m.topic
+	m, _ := examine(f.value) // behind the payload there may be another topic, which counts
+	return m.topic, m.key
 }
 
 // Decode implements core.Encoding.

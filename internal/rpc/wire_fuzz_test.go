@@ -267,6 +267,9 @@ func decodeRun(t *testing.T, r run, frame []byte) (messages []*tinybrokerv1.Mess
 		if got := (Encoding{}).Key(rest[:n]); string(got) != m.GetKey() {
 			t.Fatalf("key %q, protobuf says %q", got, m.GetKey())
 		}
+		if got := (Encoding{}).Topic(rest[:n]); string(got) != m.GetTopic() {
+			t.Fatalf("topic %q, protobuf says %q", got, m.GetTopic())
+		}
 		keyed = keyed || m.GetKey() != ""
 		messages = append(messages, m)
 		rest = rest[n:]
