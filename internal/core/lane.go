@@ -3,7 +3,65 @@ package core
 import (
 	"container/heap"
 	"slices"
+	"strings"
+	"time"
 )
+
+// lane is the members of a group that have the same patterns and may receive the same topics, and the messages for them. Guarded by
+// the group's mu.
+type lane struct {
+	group    *group
+	patterns *PatternSet
+	may      *Permission // which topics they may receive
+	name     string      // patterns and permission, as a key
+
+	members []*Member
+	linger  time.Time // when a lane without members goes; zero while it has some
+
+	fresh    ring[*parcel] // never delivered, in order
+	returned parcelHeap    // given back, by order: they go first
+	suspects parcelHeap    // given back by crash after crash, by order: they go first and alone
+	ready    int           // messages in these three
+	shared   int           // of these, messages that may be for other lanes too
+	place    int           // in the group's backlog
+	aside    bool          // has no members, and messages may wait for it outside: for their key, or for another attempt
+
+	gone    bool    // expired: takes no more messages
+	lost    int     // messages that went with it
+	parked  int     // members that wait to be roused
+	late    int     // members that have let a deadline pass and said nothing since
+	prompt  int     // members that are neither late nor leave
+	drainer *Member // takes nothing more until it has nothing in flight and can take a suspect
+}
+
+// laneName is the same for members with the same patterns, in whatever order. No pattern holds a line feed.
+func laneName(patterns *PatternSet, may *Permission) string {
+	list := slices.Clone(patterns.Strings())
+	slices.Sort(list)
+	list = slices.Compact(list)
+	name := strings.Join(list, "\n")
+	if may != nil {
+		name += "\n\n" + may.key
+	}
+	return name
+}
+
+// rights implements interest.
+func (l *lane) rights() *Permission { return l.may }
+
+// matches reports whether messages on a topic are for the lane.
+func (l *lane) matches(topic string) bool { return l.patterns.Match(topic) && l.may.Match(topic) }
+
+// addTo implements interest: all lanes of one group are one receiver.
+func (l *lane) addTo(receivers []receiver, groups groupRoutes) []receiver {
+	if r := groups[l.group]; r != nil {
+		r.lanes = append(r.lanes, l)
+		return receivers
+	}
+	r := &groupRoute{group: l.group, lanes: []*lane{l}}
+	groups[l.group] = r
+	return append(receivers, r)
+}
 
 // add queues n fresh messages at the back; shared: they are for other lanes too.
 func (l *lane) add(from *publication, start, end uint32, n int, shared bool) {
@@ -147,53 +205,6 @@ func (l *lane) count(n int, shared bool) {
 	}
 }
 
-// credit is how many more messages the lane's members may be given, aside from late ones and those that are kept for a suspect.
-func (l *lane) credit() int {
-	n := 0
-	for _, m := range l.members {
-		if !m.late && m.isFree() {
-			n += m.credit()
-		}
-	}
-	return n
-}
-
-// promptOnly reports whether late members are given nothing, since one that is not late could be.
-func (l *lane) promptOnly() bool {
-	return l.late > 0 && slices.ContainsFunc(l.members, func(m *Member) bool { return !m.late && m.isFree() })
-}
-
-// share is how many more messages m may be given for what is ready to be shared out evenly: no more than bring it to what all who can take
-// something now would have in flight. So a queue that is short does not go whole to the first who asks, and asks again, before the
-// others have woken up. Who is being written to is not waited for.
-func (l *lane) share(m *Member) int {
-	if m.group.settings.Ack == AckNone && l.ready > shortQueue {
-		return (l.ready + len(l.members) - 1) / len(l.members)
-	}
-	promptOnly := l.promptOnly()
-	n, load := 0, l.ready
-	for _, o := range l.members {
-		if o != m && (o.writing > 0 || !o.isNext(promptOnly)) {
-			continue
-		}
-		if m.waitsFor(o) {
-			return 0
-		}
-		n++
-		load += o.inFlight
-	}
-	return max(0, (load+n-1)/max(1, n)-m.inFlight)
-}
-
-// waitsFor reports whether m is to get nothing until o, which has been woken and was served longer ago, has taken something. Without acks
-// nobody has anything in flight for long, so it is by turns that a short queue is shared out.
-func (m *Member) waitsFor(o *Member) bool {
-	return o != m && m.group.settings.Ack == AckNone && !o.parked && o.served < m.served
-}
-
-// shortQueue is how many messages are so few that members without acks take turns. With more, each takes its part as often as it comes.
-const shortQueue = 64
-
 // undrainIfDone is undrain where no suspect is left: what the member was waiting for has been dropped, or is elsewhere.
 func (l *lane) undrainIfDone() {
 	if l.drainer != nil && l.suspects.Len() == 0 {
@@ -209,33 +220,4 @@ func (l *lane) undrain() {
 		l.help(fewLooks)
 		m.wakeForMore()
 	}
-}
-
-// rouse wakes members that wait for something to do, the least loaded first and of those the one that was served longest ago, and no
-// more than there are messages.
-func (l *lane) rouse() {
-	n := min(l.ready, l.parked)
-	if n == 0 {
-		return
-	}
-	promptOnly := l.promptOnly()
-	for ; n > 0; n-- {
-		var idlest *Member
-		for _, m := range l.members {
-			if m.parked && m.isNext(promptOnly) && (idlest == nil || m.idlerThan(idlest)) {
-				idlest = m
-			}
-		}
-		if idlest == nil || l.share(idlest) == 0 {
-			return
-		}
-		idlest.unpark()
-	}
-}
-
-func (m *Member) idlerThan(other *Member) bool {
-	if m.inFlight != other.inFlight {
-		return m.inFlight < other.inFlight
-	}
-	return m.served < other.served
 }

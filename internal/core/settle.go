@@ -172,13 +172,6 @@ func (m *Member) freedLocked() {
 	m.wakeForMore()
 }
 
-// wakeForMore wakes the member if there is something for it.
-func (m *Member) wakeForMore() {
-	if m.parked && m.mayTake() && (len(m.held) > 0 || m.lane.ready > 0 && m.lane.share(m) > 0) {
-		m.unpark()
-	}
-}
-
 // eachLocked removes everything from first to last from what is in flight at the member, and calls f with it, in order. Parcels
 // that lie across an end are split.
 func (m *Member) eachLocked(first, last uint64, f func(p *parcel)) {

@@ -56,43 +56,6 @@ type SubscribeOptions struct {
 	Capacity int
 }
 
-// Delivery is what one Take hands out. It may be reused for the next one once it was settled. The zero value is ready for use.
-type Delivery struct {
-	// Pieces hold encoded records, in order. They are shared with other subscriptions and must not be written to. They
-	// are valid until the delivery is settled.
-	Pieces [][]byte
-	// Count is the number of records.
-	Count int
-	// Bytes is their size.
-	Bytes int64
-	// FirstSequence is the delivery number of the first record, counted from 1 a subscription.
-	FirstSequence uint64
-	// Attempt counts the deliveries of these messages, this one included; always 1 for a broadcast subscription.
-	Attempt int
-	// DroppedBefore is how many messages were dropped by the overflow policy just before the first record.
-	DroppedBefore uint64
-	// Heard is how many calls of Ack, Nack, Extend and Leave the member had dealt with when this was taken; always 0 for a broadcast subscription. A call
-	// with very many ranges, in whose middle others get their turn, counts when it is done.
-	Heard uint64
-	// Lagging is set when the queue has grown past three quarters since the last warning.
-	Lagging *Lagging
-
-	frames []*frame
-	member *Member       // is to know when it is written; nil: nobody is, or a Hold tells
-	born   time.Duration // when the frame of the first record came, since the broker's start
-}
-
-// maxPieces bounds the pieces of a delivery. Tiny messages that came one by one would else take many times their bytes, for each subscription that
-// takes them, and for as long as they are being written.
-const maxPieces = 1024
-
-// Lagging tells how full a queue is.
-type Lagging struct {
-	Queued      int64 // messages
-	QueuedBytes int64
-	Capacity    int // slots
-}
-
 // lagInterval is the least time between two warnings of one subscription.
 const lagInterval = time.Second
 
@@ -252,25 +215,6 @@ func (s *Subscription) amendEnding(d *Delivery) {
 	if ending.Reason == EndEvicted || ending.Reason == EndStalled {
 		s.broker.amend(s.id, ending)
 	}
-}
-
-func (d *Delivery) add(e entry) {
-	if d.Count == 0 {
-		d.born = e.frame.born
-	}
-	d.Pieces = append(d.Pieces, e.frame.data[e.start:e.end])
-	d.frames = append(d.frames, e.frame)
-	d.Count += int(e.n)
-	d.Bytes += e.size()
-}
-
-func (d *Delivery) reset() {
-	for _, f := range d.frames {
-		f.release()
-	}
-	clear(d.frames)
-	clear(d.Pieces)
-	*d = Delivery{Pieces: d.Pieces[:0], frames: d.frames[:0]}
 }
 
 // Close ends the subscription on its owner's behalf. It does nothing when it has ended already.
