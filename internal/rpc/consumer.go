@@ -2,9 +2,6 @@ package rpc
 
 import (
 	"fmt"
-	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -101,52 +98,3 @@ var (
 	errSecondOpen   = fmt.Errorf("%w: a second `open`", core.ErrProtocol)
 	errEmptyRequest = fmt.Errorf("%w: an empty request", core.ErrProtocol)
 )
-
-func rangesFromProto(ranges []*tinybrokerv1.SequenceRange) []core.SequenceRange {
-	out := make([]core.SequenceRange, len(ranges))
-	for i, r := range ranges {
-		out[i] = core.SequenceRange{First: r.GetFirst(), Last: max(r.GetFirst(), r.GetLast())}
-		if r.GetLast() != 0 {
-			out[i].Last = r.GetLast()
-		}
-	}
-	return out
-}
-
-func nackFromProto(n *tinybrokerv1.Nack) (core.Nack, error) {
-	nack := core.Nack{Reason: n.GetReason()}
-	switch n.GetAction() {
-	case tinybrokerv1.NackAction_NACK_ACTION_UNSPECIFIED, tinybrokerv1.NackAction_NACK_ACTION_RETRY:
-		nack.Action = core.NackRetry
-	case tinybrokerv1.NackAction_NACK_ACTION_RELEASE:
-		nack.Action = core.NackRelease
-	case tinybrokerv1.NackAction_NACK_ACTION_REJECT:
-		nack.Action = core.NackReject
-	default:
-		return nack, fmt.Errorf("%w: unknown nack action %d", core.ErrProtocol, n.GetAction())
-	}
-	if n.GetDelay() != nil {
-		d, err := durationFromProto("delay", n.GetDelay())
-		if err != nil {
-			return nack, err
-		}
-		d = min(d, maxRequestDuration)
-		nack.Delay = &d
-	}
-	return nack, nil
-}
-
-// maxRequestDuration bounds delays and deadlines that a member asks for. It gets that instead of a longer one: an error would end its stream, and charge
-// it for everything in flight.
-const maxRequestDuration = 24 * time.Hour
-
-// durationFromProto reads a Duration that may be absent, which is 0.
-func durationFromProto(what string, d *durationpb.Duration) (time.Duration, error) {
-	if d == nil {
-		return 0, nil
-	}
-	if d.CheckValid() != nil || d.GetSeconds() < 0 || d.GetNanos() < 0 {
-		return 0, fmt.Errorf("%w: %s is negative or out of range", core.ErrProtocol, what)
-	}
-	return d.AsDuration(), nil
-}

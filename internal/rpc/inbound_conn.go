@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc/credentials"
 
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
@@ -198,4 +199,39 @@ func (f *inflow) Close() error {
 	}
 	f.mu.Unlock()
 	return f.Conn.Close()
+}
+
+// credentials makes the connections that next has secured known to in, and tells refused of those that it has not.
+func (in *inbound) credentials(next credentials.TransportCredentials, refused func(net.Conn, error)) credentials.TransportCredentials {
+	return observedCredentials{next, in, refused}
+}
+
+type observedCredentials struct {
+	credentials.TransportCredentials
+	in      *inbound
+	refused func(net.Conn, error)
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c observedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		c.refused(raw, err)
+		return nil, info, err
+	}
+	tracked, ok := raw.(*serverConn)
+	if !ok {
+		return conn, info, nil
+	}
+	f := &inflow{Conn: conn, raw: raw, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk(), idle: time.Now()}
+	tracked.inflow = f
+	c.in.mu.Lock()
+	c.in.flows[f] = struct{}{}
+	c.in.mu.Unlock()
+	return f, info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c observedCredentials) Clone() credentials.TransportCredentials {
+	return observedCredentials{c.TransportCredentials.Clone(), c.in, c.refused}
 }

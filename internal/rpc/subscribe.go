@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -281,21 +280,4 @@ func (s *Server) linger(ctx context.Context, sender *sender) {
 		}
 		conn.forget(pending)
 	})
-}
-
-// connOf returns the connection of a call; nil: it came on none of the server's listeners.
-func connOf(ctx context.Context) *serverConn {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	address, _ := p.Addr.(connAddr)
-	return address.conn
-}
-
-func peerOf(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return p.Addr.String()
-	}
-	return ""
 }

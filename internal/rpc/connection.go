@@ -1,10 +1,13 @@
 package rpc
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc/peer"
 )
 
 // connections knows every connection the server has accepted. Safe for concurrent use.
@@ -183,4 +186,21 @@ func (c *serverConn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr()
 type connAddr struct {
 	net.Addr
 	conn *serverConn
+}
+
+// connOf returns the connection of a call; nil: it came on none of the server's listeners.
+func connOf(ctx context.Context) *serverConn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	address, _ := p.Addr.(connAddr)
+	return address.conn
+}
+
+func peerOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
 }
