@@ -243,3 +243,10 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	}
 	return err
 }
+
+func walk(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, sub := range c.Commands() {
+		walk(sub, visit)
+	}
+}
