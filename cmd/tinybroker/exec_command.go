@@ -89,7 +89,8 @@ func (r *runner) runCommand(ctx context.Context, d *rpc.Delivery) outcome {
 	stdout := lineWriter{write: r.print, complete: r.parallel > 1}
 	stderr := lineWriter{complete: true, write: func(lines []byte) error {
 		words.note(lines)
-		return r.notices.pass(lines)
+		_ = r.notices.pass(lines) // nobody could be told, and it would end the command, which has done nothing wrong
+		return nil
 	}}
 	cmd := exec.CommandContext(ctx, "sh", "-c", r.command)
 	cmd.Env = env
@@ -105,8 +106,9 @@ func (r *runner) runCommand(ctx context.Context, d *rpc.Delivery) outcome {
 	if ctx.Err() != nil {
 		_ = kill(cmd.Process.Pid) // the rest of its group, if there is any
 	}
-	if closeErr := errors.Join(stdout.close(), stderr.close()); closeErr != nil && err == nil {
-		err = closeErr
+	_ = stderr.close() // it does not fail
+	if broken := stdout.close(); broken != nil && !errors.Is(err, errKilled) {
+		err = broken // the command may have died of it: it cannot write either, then
 	}
 	return r.outcome(cmd.ProcessState, err, words.String())
 }

@@ -12,11 +12,12 @@ const (
 	longestReason = 256
 )
 
-// lineWriter passes on whole lines, so that those of several writers do not mix.
+// lineWriter passes on whole lines, so that those of several writers do not mix. Nothing is passed on after a failure.
 type lineWriter struct {
 	write    func(lines []byte) error
 	complete bool // a last line without an end gets one
 	buf      []byte
+	broken   error // why write has failed
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -28,15 +29,15 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	if n == 0 {
 		return len(p), nil
 	}
-	err := w.write(w.buf[:n])
+	w.broken = w.write(w.buf[:n])
 	w.buf = append(w.buf[:0], w.buf[n:]...)
-	return len(p), err
+	return len(p), w.broken
 }
 
-// close writes what is left.
+// close writes what is left. The error is the first there was.
 func (w *lineWriter) close() error {
-	if len(w.buf) == 0 {
-		return nil
+	if w.broken != nil || len(w.buf) == 0 {
+		return w.broken
 	}
 	if w.complete {
 		w.buf = append(w.buf, '\n')

@@ -145,6 +145,33 @@ func TestOutputOfParallelCommands(t *testing.T) {
 	}
 }
 
+// What a command prints and cannot be written is no fault of the message, though the command dies of it. What it says on standard error
+// is not worth a message at all.
+func TestCommandOnFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	b := startBroker(t)
+	for _, command := range []string{"echo little", "seq 200000", "echo a; sleep 0.2; echo b; sleep 0.2; echo c"} {
+		worker := b.member([]string{"x", "-x", command}, writing(full))
+		b.pub("", "x", "y")
+		worker.ended(exitIO)
+		if got := worker.stderr.String(); got != "tinybroker: write standard output: no space left on device\n" {
+			t.Errorf("%s: %q", command, got)
+		}
+		next := b.member(append([]string{"x", "-n", "1"}, attempts...))
+		next.ended(0)
+		next.printed("1 y\n")
+	}
+	worker := b.member([]string{"x", "-n", "1", "-x", "seq 200000 >&2; echo done"}, func(p *process) { p.cmd.Stderr = full })
+	b.pub("", "x", "y")
+	worker.ended(0)
+	worker.printed("done\n")
+}
+
 func TestLineWriter(t *testing.T) {
 	full := errors.New("full")
 	for _, c := range []struct {
@@ -182,7 +209,11 @@ func TestLineWriter(t *testing.T) {
 	if _, err := w.Write([]byte("a")); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.Write([]byte("\n")); !errors.Is(err, full) {
+	if _, err := w.Write([]byte("\nb")); !errors.Is(err, full) {
+		t.Error(err)
+	}
+	w.write = func([]byte) error { t.Error("it goes on"); return nil }
+	if err := w.close(); !errors.Is(err, full) {
 		t.Error(err)
 	}
 }
