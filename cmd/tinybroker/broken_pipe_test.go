@@ -61,6 +61,49 @@ func TestIdleSubDiesWithItsReader(t *testing.T) {
 	eventually(t, "no subscription is left", func() bool { return strings.Contains(b.status(), `"subscriptions":0,`) })
 }
 
+// A command that runs when the reader goes is waited for, also when it prints: others get its message only after that, and unstarted.
+func TestWorkerOutlivesItsReader(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	done := t.TempDir() + "/done"
+	worker, r := readerOf(t, b, "x", "-g", "g", "-x", "echo first; sleep 0.3; echo second; sleep 0.5; touch "+done)
+	b.pub("", "x", "y")
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if got := worker.end(); got != 128+int(syscall.SIGPIPE) {
+		t.Errorf("exit code %d", got)
+	}
+	if _, err := os.Stat(done); err != nil {
+		t.Errorf("the command is left behind: %v", err)
+	}
+	next := b.member(append([]string{"x", "-n", "1"}, attempts...))
+	next.ended(0)
+	next.printed("1 y\n")
+}
+
+// A member that prints leaves in order: what could not be written counts no attempt.
+func TestMemberLeavesWithItsReader(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	member, r := readerOf(t, b, "x", "-g", "g")
+	b.pub("", "x", "one")
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	member.signal(syscall.SIGSTOP) // it shall not notice before it writes
+	b.pub("", "x", "two")
+	r.Close()
+	member.signal(syscall.SIGCONT)
+	if got := member.end(); got != 128+int(syscall.SIGPIPE) {
+		t.Errorf("exit code %d", got)
+	}
+	next := b.member(append([]string{"x", "-n", "1"}, attempts...))
+	next.ended(0)
+	next.printed("1 two\n")
+}
+
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

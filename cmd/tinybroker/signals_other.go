@@ -13,3 +13,6 @@ func (e ending) raise() {
 		os.Exit(e.code)
 	}
 }
+
+// catchBrokenPipe has nothing to do either.
+func catchBrokenPipe() (stop func()) { return func() {} }

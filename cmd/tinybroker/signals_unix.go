@@ -13,6 +13,14 @@ import (
 // process: a broker goes on when what collects its log has gone.
 func ignoreBrokenPipe() { signal.Ignore(syscall.SIGPIPE) }
 
+// catchBrokenPipe makes such a write an error until the returned function is called. A signal that is caught, other than one that is
+// ignored, has its usual effect in the commands that this process starts.
+func catchBrokenPipe() (stop func()) {
+	ch := make(chan os.Signal, 1) // nobody receives
+	signal.Notify(ch, syscall.SIGPIPE)
+	return func() { signal.Stop(ch) }
+}
+
 // raise ends the process by its signal, with the default handler in place, so that whoever waits for the process (a
 // shell in a loop) sees that it was interrupted. It returns when there is no signal.
 func (e ending) raise() {

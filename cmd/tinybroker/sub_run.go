@@ -50,6 +50,7 @@ type subSession struct {
 }
 
 func runSub(ctx context.Context, a *app, o *subOptions) error {
+	defer catchBrokenPipe()() // it leaves in order then, too: commands may be running
 	f, err := o.formatter(isTerminal(a.out), useColor(o.color, a.out))
 	if err != nil {
 		return err
