@@ -19,12 +19,18 @@ type memory struct {
 // acquire accounts for size bytes, or refuses when that would exceed the limit.
 func (m *memory) acquire(size int64) bool { return m.acquireWithin(size, m.limit) }
 
+// acquireWithin is acquire with another limit. What is refused is not accounted for even for a moment: others would be refused for it, wait for it, or
+// be evicted.
 func (m *memory) acquireWithin(size, limit int64) bool {
-	if m.used.Add(size) <= limit {
-		return true
+	for {
+		used := m.used.Load()
+		if used+size > limit {
+			return false
+		}
+		if m.used.CompareAndSwap(used, used+size) {
+			return true
+		}
 	}
-	m.used.Add(-size)
-	return false
 }
 
 // free gives bytes back.
