@@ -94,19 +94,20 @@ func (l *lane) addParcel(p *parcel) {
 	l.rouse()
 }
 
-// compactBack exchanges the frame that came last, if it is large and little of it waits here, for copies of that.
-func (l *lane) compactBack() {
+// compactBack exchanges the frame that came last, if it is large and little of it waits here, for copies of that, and reports whether it has.
+func (l *lane) compactBack() (found bool) {
 	f := (*l.fresh.back()).frame
 	size, i := int64(0), l.fresh.len
 	for ; i > 0 && (*l.fresh.at(i - 1)).frame == f; i-- {
 		size += (*l.fresh.at(i - 1)).size()
 		if !f.sparse(size, l.fresh.len-i+1) {
-			return
+			return false
 		}
 	}
 	for ; i < l.fresh.len; i++ {
-		(*l.fresh.at(i)).compact()
+		found = (*l.fresh.at(i)).compact() || found
 	}
+	return found
 }
 
 // giveBack queues a parcel that was in the group before, in its place.

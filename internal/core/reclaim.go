@@ -56,8 +56,8 @@ func (b *Broker) makeRoom(ctx context.Context, size int64, patience time.Duratio
 	return ErrMemory
 }
 
-// compact exchanges what queues hold of the frame that came last, and what members have in flight, for copies, where it is less than half of the frame that it
-// keeps: a worker may take long, and a small message is not to hold a large frame for as long. It does so only when memory is full, since most are taken or
+// compact exchanges what queues and lanes hold of the frame that came last, and what members have in flight, for copies, where it is less than half of the frame
+// that it keeps: a worker may take long, and a small message is not to hold a large frame for as long. It does so only when memory is full, since most are taken or
 // acknowledged in a moment, and not again soon after it has found nothing. It reports whether it has found anything.
 func (b *Broker) compact() bool {
 	b.reclaimMu.Lock()
@@ -70,6 +70,9 @@ func (b *Broker) compact() bool {
 	for _, c := range b.snapshot() {
 		found = c.compact() || found
 	}
+	for _, g := range b.allGroups() {
+		found = g.compact() || found
+	}
 	if !found {
 		b.compacted = now
 	}
@@ -80,6 +83,16 @@ func (s *Subscription) compact() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue.len > 0 && s.queue.compactBack()
+}
+
+// compact does so in the lanes, those without members included.
+func (g *group) compact() (found bool) {
+	g.mu.Lock()
+	defer g.unlock()
+	for _, l := range g.lanes {
+		found = l.fresh.len > 0 && l.compactBack() || found
+	}
+	return found
 }
 
 func (m *Member) compact() (found bool) {

@@ -365,3 +365,26 @@ func TestTheBooksOfAnOverflow(t *testing.T) {
 		}
 	}
 }
+
+// The last frame that a group has a small part of is let go when memory is full, whether the group has members or not.
+func TestGroupsLetGoOfTheLastFrame(t *testing.T) {
+	b := newBroker(t, func(o *Options) { o.MaxMemory = 1 << 20 })
+	const groups = 200
+	for i := range groups {
+		m := join(t, b, JoinOptions{Group: fmt.Sprint("g", i), Patterns: []string{fmt.Sprint("t.", i)}})
+		if i%2 == 0 {
+			m.Close()
+		}
+	}
+	waste := post{topic: "nobody", payload: strings.Repeat("z", 50_000)}
+	for i := range groups {
+		if r := publish(t, b, post{topic: fmt.Sprint("t.", i), payload: "x"}, waste); r[0].Err != nil {
+			t.Fatalf("%d messages of a byte fill the memory: %v", i, r[0].Err)
+		}
+	}
+	for _, st := range b.Groups() {
+		if st.Pending != 1 {
+			t.Fatalf("%+v", st)
+		}
+	}
+}
