@@ -134,7 +134,7 @@ func (m *Member) unpark() {
 
 // wakeForMore wakes the member if there is something for it.
 func (m *Member) wakeForMore() {
-	if m.parked && m.mayTake() && (len(m.held) > 0 || m.lane.ready > 0 && m.lane.share(m) > 0) {
+	if m.parked && m.mayTake() && (m.held.len > 0 || m.lane.ready > 0 && m.lane.share(m) > 0) {
 		m.unpark()
 	}
 }

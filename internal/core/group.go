@@ -23,6 +23,7 @@ type group struct {
 	mixed      uint64               // what has come up to here may also be for lanes that came later
 	deliveries uint64               // batches given to members
 	keys       map[string]*keyState // the keys of all messages in the group
+	mostKeys   int                  // that the map has had
 	delayed    parcelHeap           // waiting for another attempt, by when
 	deadline   parcelHeap           // in flight with a deadline, by when
 	spare      []*parcel

@@ -238,6 +238,9 @@ func (g *group) loseDelayedLocked(l *lane) {
 		keep = append(keep, p)
 	}
 	clear(g.delayed.list[len(keep):])
+	if len(keep) == 0 {
+		keep = nil
+	}
 	g.delayed.list = keep
 	heap.Init(&g.delayed)
 	for _, p := range lost {

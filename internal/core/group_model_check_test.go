@@ -284,7 +284,7 @@ func (g *modelGroup) checkStructure() {
 		if st.inFlight == 0 && st.holder != nil || st.inFlight > 0 && (st.holder == nil || st.inLane) {
 			g.t.Errorf("%s: key %q: %+v", g.name, name, st)
 		}
-		if st.holder != nil && st.next(st.holder) != nil && (!st.held || !slices.Contains(st.holder.held, st)) {
+		if st.holder != nil && st.next(st.holder) != nil && (!st.held || !slices.Contains(st.holder.heldKeys(), st)) {
 			g.t.Errorf("%s: the holder of key %q does not know that more is waiting", g.name, name)
 		}
 	}
@@ -311,11 +311,18 @@ func (g *modelGroup) checkAwake(l *lane) {
 			continue
 		}
 		something := awake < l.ready && l.share(m) > 0 && (l.returned.Len() > 0 || l.fresh.len > 0 || l.suspects.Len() > 0 && m.inFlight == 0)
-		for _, st := range m.held {
+		for _, st := range m.heldKeys() {
 			something = something || st.held && st.next(m) != nil
 		}
 		if something {
-			g.t.Errorf("%s: %p sleeps, %d others are awake for %d messages; %d keys", g.name, m, awake, l.ready, len(m.held))
+			g.t.Errorf("%s: %p sleeps, %d others are awake for %d messages; %d keys", g.name, m, awake, l.ready, m.held.len)
 		}
 	}
+}
+
+func (m *Member) heldKeys() (all []*keyState) {
+	for i := range m.held.len {
+		all = append(all, *m.held.at(i))
+	}
+	return all
 }

@@ -1,5 +1,7 @@
 package core
 
+import "maps"
+
 // keyState is a key with messages in the group. Its messages are either in flight, all at one member, or wait in
 // order; only the first of them may be in a lane, and only while none is in flight: that one stands for the key there.
 // Guarded by the group's mu.
@@ -41,6 +43,7 @@ func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end u
 	if st == nil {
 		st = &keyState{name: string(key)}
 		g.keys[st.name] = st
+		g.mostKeys = max(g.mostKeys, len(g.keys))
 		from.room -= keyOverhead + int64(len(key))
 	}
 	st.lane = g.laneOfKeyLocked(st, lanes)
@@ -121,7 +124,7 @@ func (st *keyState) offer() {
 		return
 	}
 	st.held = true
-	m.held = append(m.held, st)
+	m.held.pushBack(st)
 	if m.parked && m.mayTake() {
 		m.unpark()
 	}
@@ -160,14 +163,27 @@ func (g *group) settleKeyLocked(st *keyState) {
 		return
 	}
 	if st.waiting.len == 0 {
-		delete(g.keys, st.name)
-		g.broker.memory.free(keyOverhead + int64(len(st.name)))
+		g.forgetKeyLocked(st)
 		return
 	}
 	st.inLane = true
 	if p := st.pop(); p.due.IsZero() {
 		p.lane.giveBack(p)
 		p.lane.seekHelp(fewLooks)
+	}
+}
+
+// usualKeys is for how many keys a group keeps room when it has few: a Go map never shrinks.
+const usualKeys = 1024
+
+// forgetKeyLocked takes a key without messages off the books.
+func (g *group) forgetKeyLocked(st *keyState) {
+	delete(g.keys, st.name)
+	g.broker.memory.free(keyOverhead + int64(len(st.name)))
+	if n := len(g.keys); g.mostKeys > usualKeys && n <= g.mostKeys/8 {
+		smaller := make(map[string]*keyState, n)
+		maps.Copy(smaller, g.keys)
+		g.keys, g.mostKeys = smaller, n
 	}
 }
 

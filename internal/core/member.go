@@ -31,8 +31,8 @@ type Member struct {
 	served       uint64    // group.deliveries when it was last given something
 	writing      uint64    // first delivery number of the delivery under way; 0: none is
 	writingSince time.Time
-	writtenTo    uint64      // last delivery number that is known to be written, where there is an ack deadline
-	held         []*keyState // keys it holds of which more is waiting
+	writtenTo    uint64          // last delivery number that is known to be written, where there is an ack deadline
+	held         ring[*keyState] // keys it holds of which more is waiting
 	outMeter     meter
 	acked        uint64
 	lastAck      time.Time
@@ -134,7 +134,7 @@ func (m *Member) endLocked(reason EndReason) {
 		crash := !clean && (m.writing == 0 || p.first < m.writing)
 		g.giveBackLocked(p, giveBack{charge: crash, crash: crash})
 	})
-	m.held = nil
+	m.held = ring[*keyState]{}
 	g.memberGoneLocked(m.lane)
 	close(m.done)
 }

@@ -101,8 +101,8 @@ func (m *Member) giveLocked(d *Delivery, p *parcel) {
 
 // heldLocked returns a key that this member holds and of which it may have more now; nil: there is none.
 func (m *Member) heldLocked() *keyState {
-	for len(m.held) > 0 {
-		st := m.held[0]
+	for m.held.len > 0 {
+		st := *m.held.front()
 		if st.held && st.next(m) != nil {
 			return st
 		}
@@ -112,9 +112,7 @@ func (m *Member) heldLocked() *keyState {
 }
 
 func (m *Member) dropHeldLocked() {
-	st := m.held[0]
-	m.held[0] = nil
-	m.held = m.held[1:]
+	st := m.held.popFront()
 	if st.holder == m {
 		st.held = false
 	}

@@ -94,6 +94,9 @@ type parcelHeap struct {
 	less func(a, b *parcel) bool
 }
 
+// usualHeap is for how many parcels a heap keeps room when it holds few.
+const usualHeap = 256
+
 func byOrder(a, b *parcel) bool    { return a.order < b.order }
 func byDue(a, b *parcel) bool      { return a.due.Before(b.due) }
 func byDeadline(a, b *parcel) bool { return a.deadline.Before(b.deadline) }
@@ -117,6 +120,9 @@ func (h *parcelHeap) Pop() any {
 	p := h.list[last]
 	h.list[last] = nil
 	h.list = h.list[:last]
+	if cap(h.list) > usualHeap && last <= cap(h.list)/8 {
+		h.list = append(make([]*parcel, 0, 2*last), h.list...)
+	}
 	p.spot = -1
 	return p
 }

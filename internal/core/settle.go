@@ -198,6 +198,9 @@ func (m *Member) eachLocked(first, last uint64, f func(p *parcel)) {
 		// Most are settled in the order in which they were delivered; the others need not move up.
 		clear(m.flights[:i])
 		m.flights = m.flights[i:]
+		if len(m.flights) == 0 {
+			m.flights = nil // however many there were
+		}
 	} else {
 		m.flights = slices.Delete(m.flights, from, i)
 	}
