@@ -35,6 +35,55 @@ func BenchmarkPublishTopics(b *testing.B) {
 	benchmarkPublish(b, 1, 0, numberedOn(10_000, topics...))
 }
 
+// BenchmarkPublishBehind is the cost of 16 frames that queue up at a subscription, or at a member of a group, before it takes them.
+func BenchmarkPublishBehind(b *testing.B) {
+	for _, n := range []int{1, 20, 500} {
+		batch := batchOf(numberedOn(n, "bench.topic")...)
+		b.Run(fmt.Sprintf("broadcast/messages=%d", n), func(b *testing.B) {
+			broker := newBroker(b, nil)
+			s := subscribe(b, broker, SubscribeOptions{Patterns: []string{"bench.**"}})
+			var d Delivery
+			for b.Loop() {
+				for range 16 {
+					publishBatch(b, broker, &Batch{Data: batch.Data, Runs: batch.Runs})
+				}
+				for s.Take(&d, 1<<20) {
+					s.Settle(&d, true)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("group/messages=%d", n), func(b *testing.B) {
+			broker := newBroker(b, nil)
+			m := join(b, broker, JoinOptions{MaxInFlight: 16 * n})
+			var d Delivery
+			for b.Loop() {
+				for range 16 {
+					publishBatch(b, broker, &Batch{Data: batch.Data, Runs: batch.Runs})
+				}
+				for m.Take(&d, 1<<20) {
+					all := SequenceRange{d.FirstSequence, d.FirstSequence + uint64(d.Count) - 1}
+					m.Settle(&d, true)
+					m.Ack(all)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPublishDropped is the cost of a frame of ten messages for which a full queue has to drop.
+func BenchmarkPublishDropped(b *testing.B) {
+	for _, policy := range []OverflowPolicy{OverflowDropOldest, OverflowDropNewest} {
+		b.Run(policy.String(), func(b *testing.B) {
+			broker := newBroker(b, nil)
+			subscribe(b, broker, SubscribeOptions{Patterns: []string{"bench.**"}, Overflow: policy, Capacity: 100})
+			batch := batchOf(numberedOn(10, "bench.topic")...)
+			for b.Loop() {
+				publishBatch(b, broker, &Batch{Data: batch.Data, Runs: batch.Runs})
+			}
+		})
+	}
+}
+
 // numberedOn returns n posts of 128 bytes that go round the topics.
 func numberedOn(n int, topics ...string) []post {
 	posts := make([]post, n)
