@@ -38,11 +38,11 @@ type Broker struct {
 	evictions     evictionLog
 	watchers      []consumer // stay, while the broker drains, for what groups may yet cause
 
-	reclaimMu sync.Mutex // held while memory is made free, comes before mu
+	reclaimMu sync.Mutex // held while memory is made free
 	reclaims  time.Time  // not before then again, since nothing was found
 	compacted time.Time  // when compact last found nothing
 
-	sampleMu sync.Mutex // comes before all others
+	sampleMu sync.Mutex
 	sampler  sampler
 }
 

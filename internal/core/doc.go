@@ -35,12 +35,16 @@
 //
 // Lock order, outermost first:
 //
-//	Broker.gate (held for reading by Publish, for writing by nobody but Drain)
-//	Broker.mu   the subscriptions and groups by name, and the evictions
-//	shard.mu    the remembered routes of some topics; orders the publishes of each topic
-//	router.mu   the index
-//	intake.mu   of one subscription, or of one group with all its members
-//	copies.mu   of one frame
+//	Broker.sampleMu   the samples of which rates are made
+//	Broker.gate       held for reading by Publish, for writing by nobody but Drain
+//	Broker.reclaimMu  whoever makes memory free
+//	Broker.mu         the subscriptions and groups by name, and the evictions
+//	shard.mu          the remembered routes of some topics; orders the publishes of each topic
+//	router.mu         the index
+//	intake.mu         of one subscription, or of one group with all its members
+//	copies.mu         of one frame
+//	memory.mu         those who wait for something to be freed
 //
-// Broker.mu and shard.mu are never held together. Events and dead letters are published when no lock is held.
+// Broker.mu and shard.mu are never held together. Events and dead letters are published when no lock is held but the gate and, of those
+// who are evicted for memory, reclaimMu.
 package core

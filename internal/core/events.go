@@ -74,7 +74,7 @@ func (b *Broker) farewell(c consumer, group string, ending Ending, evicted bool)
 	})
 }
 
-// emit publishes an event if anybody listens, and waits for nobody. No lock may be held.
+// emit publishes an event if anybody listens, and waits for nobody. No lock may be held that comes after Broker.reclaimMu.
 func (b *Broker) emit(kind string, event any) {
 	b.emitAs(&publication{id: b.publications.Add(1)}, kind, event)
 }
