@@ -93,7 +93,7 @@ func (b *Broker) Subscribe(o SubscribeOptions) (*Subscription, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.welcome(s, replaced, "")
+	b.welcome(s, replaced)
 	return s, nil
 }
 
@@ -152,7 +152,7 @@ func (b *Broker) Join(o JoinOptions) (*Member, error) {
 	if created {
 		b.emit("group.created", groupEvent{Group: o.Group})
 	}
-	b.welcome(m, replaced, o.Group)
+	b.welcome(m, replaced)
 	return m, nil
 }
 
@@ -210,11 +210,11 @@ func (b *Broker) register(c consumer, add func() error) (replaced consumer, err 
 }
 
 // welcome finishes what register has begun, without the lock.
-func (b *Broker) welcome(c, replaced consumer, group string) {
+func (b *Broker) welcome(c, replaced consumer) {
 	if replaced != nil {
 		replaced.end(EndReplaced)
 	}
-	b.emit("subscription.opened", openedEvent{who: whoIs(c, group)})
+	b.emit("subscription.opened", openedEvent{who: whoIs(c)})
 }
 
 // forget takes an ended consumer off the books. Only the first call has an effect.
@@ -248,7 +248,7 @@ func (b *Broker) forget(c consumer) {
 		b.router.remove(s.patterns, s)
 	}
 	b.freePatterns(e.patterns)
-	b.farewell(c, groupOf(c), ending, evicted)
+	b.farewell(c, ending, evicted)
 }
 
 // groupOf returns the group of a member, and nothing for a broadcast subscription.
@@ -276,7 +276,8 @@ func (b *Broker) forgetIfEnded(c consumer) {
 // CountRefused adds messages that were refused before they got here, for the reason that err tells, to the count of refused ones.
 func (b *Broker) CountRefused(err error, n int) { b.counters.refused[refuseReason(err)].Add(uint64(n)) }
 
-func (b *Broker) snapshot() []consumer {
+// consumers returns all subscriptions and members there are.
+func (b *Broker) consumers() []consumer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := make([]consumer, 0, len(b.subscriptions))

@@ -32,7 +32,7 @@ func (b *Broker) Drain(until time.Time) {
 		g.beginDrain(until)
 	}
 	var watchers []consumer
-	for _, c := range b.snapshot() {
+	for _, c := range b.consumers() {
 		if c.point().patterns.ownTopics() {
 			watchers = append(watchers, c)
 			continue
@@ -62,7 +62,7 @@ func (b *Broker) drainWatchers() {
 // Close ends every subscription as shutting down, and every group, whatever is still queued, after Drain.
 func (b *Broker) Close() {
 	b.Drain(time.Time{})
-	for _, c := range b.snapshot() {
+	for _, c := range b.consumers() {
 		c.end(EndShuttingDown)
 	}
 	b.mu.Lock()

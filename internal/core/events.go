@@ -22,9 +22,9 @@ type who struct {
 	Patterns []string `json:"patterns"`
 }
 
-func whoIs(c consumer, group string) who {
+func whoIs(c consumer) who {
 	e := c.point()
-	return who{ID: e.id, Client: e.client, Peer: e.peer, Group: group, Patterns: e.patterns.Strings()}
+	return who{ID: e.id, Client: e.client, Peer: e.peer, Group: groupOf(c), Patterns: e.patterns.Strings()}
 }
 
 // openedEvent is subscription.opened.
@@ -60,13 +60,13 @@ type deadLetterEvent struct {
 	Reason   string `json:"reason"`
 }
 
-func (b *Broker) farewell(c consumer, group string, ending Ending, evicted bool) {
+func (b *Broker) farewell(c consumer, ending Ending, evicted bool) {
 	kind := "subscription.closed"
 	if evicted {
 		kind = "subscription.evicted"
 	}
 	b.emit(kind, closedEvent{
-		who:    whoIs(c, group),
+		who:    whoIs(c),
 		Reason: ending.Reason.String(),
 		Text:   ending.Text,
 		Lost:   ending.Lost,
@@ -82,7 +82,7 @@ func (b *Broker) emit(kind string, event any) {
 // emitAs is emit as a part of p.
 func (b *Broker) emitAs(p *publication, kind string, event any) {
 	topic := eventPrefix + kind
-	if !b.router.heard(topic) {
+	if !b.router.heard([]byte(topic)) {
 		return
 	}
 	payload, err := json.Marshal(event)

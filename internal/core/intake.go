@@ -37,13 +37,13 @@ type intake struct {
 	// publisher can reserve at many receivers before it queues at any.
 	fill occupancy
 
-	mu         sync.Mutex // also guards everything else of the receiver
-	ended      bool
-	spent      time.Duration // for how long publishers have waited in vain; none shall wait who would not wait longer, until the queue has drained
-	waiters    []chan struct{}
-	frame      uint64 // the publication that queued last, and what it queued so far
-	frameSlots int64
-	frameBytes int64
+	mu        sync.Mutex // also guards everything else of the receiver
+	ended     bool
+	spent     time.Duration // for how long publishers have waited in vain; none shall wait who would not wait longer, until the queue has drained
+	waiters   []chan struct{}
+	lastFrom  uint64 // the publication that queued last, and what it queued so far
+	lastSlots int64
+	lastBytes int64
 }
 
 // limits returns how full the queue may become. A patient publisher leaves the last quarter to the others.
@@ -101,11 +101,11 @@ func (in *intake) releaseWaitersLocked() {
 
 // noteLocked remembers which publication brought the last n messages of size bytes.
 func (in *intake) noteLocked(p *publication, n int, size int64) {
-	if in.frame != p.id {
-		in.frame, in.frameSlots, in.frameBytes = p.id, 0, 0
+	if in.lastFrom != p.id {
+		in.lastFrom, in.lastSlots, in.lastBytes = p.id, 0, 0
 	}
-	in.frameSlots += int64(n)
-	in.frameBytes += size
+	in.lastSlots += int64(n)
+	in.lastBytes += size
 }
 
 // answer is what a receiver without room for a whole piece says to a publisher.
@@ -157,9 +157,9 @@ func (in *intake) waitsLocked(p *publication) bool {
 		return false
 	}
 	others, otherBytes := in.fill.load()
-	if in.frame == p.id {
-		others -= in.frameSlots
-		otherBytes -= in.frameBytes
+	if in.lastFrom == p.id {
+		others -= in.lastSlots
+		otherBytes -= in.lastBytes
 	}
 	return others <= in.capacity/4 && otherBytes <= in.capacityBytes/4
 }

@@ -126,9 +126,9 @@ type subscriptionRow struct {
 func (b *Broker) observeSubscriptions(q *Query, snap *Snapshot, s *sampler) {
 	t := subscriptionTables.Get().(*table[subscriptionRow])
 	defer t.free(subscriptionTables)
-	consumers := b.snapshot()
-	t.all = slices.Grow(t.all, len(consumers))
-	for _, c := range consumers {
+	all := b.consumers()
+	t.all = slices.Grow(t.all, len(all))
+	for _, c := range all {
 		e := c.point()
 		if q.ID != "" && e.id != q.ID || q.Topic != "" && !(e.patterns.Match(q.Topic) && e.access.Receive.Match(q.Topic)) {
 			continue

@@ -11,7 +11,7 @@ func (b *Broker) Probe() {
 		pass(&b.router.shards[i].mu)
 	}
 	pass(b.router.mu.RLocker())
-	for _, c := range b.snapshot() {
+	for _, c := range b.consumers() {
 		if s, ok := c.(*Subscription); ok {
 			pass(&s.mu)
 		}

@@ -34,7 +34,7 @@ func (b *Broker) admit(ctx context.Context, batch *Batch) (*frame, error) {
 
 // anyHeard reports whether a run that is not refused already has a receiver.
 func (b *Broker) anyHeard(runs []Run) bool {
-	return slices.ContainsFunc(runs, func(r Run) bool { return r.Err == nil && b.router.heard(string(r.Topic)) })
+	return slices.ContainsFunc(runs, func(r Run) bool { return r.Err == nil && b.router.heard(r.Topic) })
 }
 
 // makeRoom accounts for size bytes for which there was no room.
@@ -67,7 +67,7 @@ func (b *Broker) compact() bool {
 		return false
 	}
 	found := false
-	for _, c := range b.snapshot() {
+	for _, c := range b.consumers() {
 		found = c.compact() || found
 	}
 	for _, g := range b.allGroups() {
@@ -182,7 +182,7 @@ func (b *Broker) reclaim(size int64) bool {
 
 // holders returns the subscriptions that hold what they do not take, the one with the greatest weight first.
 func (b *Broker) holders(now time.Time) (all []holder) {
-	for _, c := range b.snapshot() {
+	for _, c := range b.consumers() {
 		s, ok := c.(*Subscription)
 		if !ok {
 			continue

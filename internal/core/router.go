@@ -167,11 +167,11 @@ func (r *router) lookup(sh *shard, topic []byte) *route {
 }
 
 // heard reports whether topic has any receiver.
-func (r *router) heard(topic string) bool {
-	sh := r.shardOf([]byte(topic))
+func (r *router) heard(topic []byte) bool {
+	sh := r.shardOf(topic)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return len(r.lookup(sh, []byte(topic)).receivers) > 0
+	return len(r.lookup(sh, topic).receivers) > 0
 }
 
 // remember puts a route into the cache, known telling that it is there already, and forgets others, those that have been idle

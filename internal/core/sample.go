@@ -120,7 +120,7 @@ func (b *Broker) Sample() {
 	s.evictions.sample(i, c.evictions())
 	s.dropped.sample(i, c.droppedAll())
 	b.router.sample(i)
-	for _, consumer := range b.snapshot() {
+	for _, consumer := range b.consumers() {
 		consumer.sample(i)
 	}
 	for _, g := range b.allGroups() {

@@ -108,9 +108,9 @@ func (b *Broker) Stats() Stats {
 	for i := range dropEnded {
 		st.Dropped += c.dropped[i].Load()
 	}
-	for _, c := range b.snapshot() {
+	for _, consumer := range b.consumers() {
 		st.Subscriptions++
-		if s, ok := c.(*Subscription); ok {
+		if s, ok := consumer.(*Subscription); ok {
 			queued, _ := s.Queued()
 			st.QueuedMessages += queued
 		}
