@@ -11,7 +11,7 @@ type index[V comparable] struct {
 	values   indexTable[V, *indexEntry[V]]
 	literals indexTable[string, *indexBucket[V]] // alternatives without wildcards, by the topic they match
 	public   indexNode[V]                        // the others, by segment
-	system   indexNode[V]                        // and those of them whose first segment begins with a literal $
+	own      indexNode[V]                        // and those of them that are for the broker's own topics
 	ids      indexIDs                            // of ** nodes, and of values that several alternatives lead to
 	starIDs  indexIDs                            // of the stars in globs
 	scratch  sync.Pool                           // of *indexScratch[V]
@@ -34,7 +34,7 @@ func (ix *index[V]) add(set *PatternSet, v V) {
 	ix.values.put(v, e)
 	for i, a := range set.includes {
 		if !a.literal() {
-			ix.tree(a.system).add(ix, a.segments, e, i)
+			ix.tree(a.own).add(ix, a.segments, e, i)
 			continue
 		}
 		b := ix.literals.get(a.text)
@@ -58,7 +58,7 @@ func (ix *index[V]) remove(set *PatternSet, v V) {
 	}
 	for i, a := range set.includes {
 		if !a.literal() {
-			ix.tree(a.system).remove(ix, a.segments, e, i, nil)
+			ix.tree(a.own).remove(ix, a.segments, e, i, nil)
 			continue
 		}
 		b := ix.literals.get(a.text)
@@ -81,9 +81,9 @@ func (ix *index[V]) match(topic string, dst []V) []V {
 	return dst
 }
 
-func (ix *index[V]) tree(system bool) *indexNode[V] {
-	if system {
-		return &ix.system
+func (ix *index[V]) tree(own bool) *indexNode[V] {
+	if own {
+		return &ix.own
 	}
 	return &ix.public
 }

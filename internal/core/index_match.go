@@ -31,7 +31,7 @@ func (s *indexScratch[V]) match(topic string, dst []V) []V {
 	if b := s.ix.literals.get(topic); b != nil {
 		s.collect(b)
 	}
-	if root := s.ix.tree(systemTopic(topic)); !root.empty() {
+	if root := s.ix.tree(ownTopic(topic)); !root.empty() {
 		s.split()
 		s.enter(root, 0)
 		for len(s.gaps) > 0 {

@@ -118,7 +118,7 @@ func checkIndexEmpty(t *testing.T, ix *index[int]) {
 	if !ix.values.empty() || !ix.literals.empty() {
 		t.Error("values or literals left")
 	}
-	for _, root := range []*indexNode[int]{&ix.public, &ix.system} {
+	for _, root := range []*indexNode[int]{&ix.public, &ix.own} {
 		if !root.empty() {
 			t.Errorf("%d nodes left", countNodes(root))
 		}

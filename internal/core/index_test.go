@@ -107,14 +107,14 @@ func TestIndexPrunes(t *testing.T) {
 		for _, v := range m.live {
 			fresh.add(v.set, v.value)
 		}
-		if got, want := countNodes(&m.ix.public)+countNodes(&m.ix.system), countNodes(&fresh.public)+countNodes(&fresh.system); got != want {
+		if got, want := countNodes(&m.ix.public)+countNodes(&m.ix.own), countNodes(&fresh.public)+countNodes(&fresh.own); got != want {
 			t.Fatalf("%d nodes, a new index has %d", got, want)
 		}
 		if len(m.ix.ids.owners) != len(fresh.ids.owners) || len(m.ix.starIDs.owners) != len(fresh.starIDs.owners) {
 			t.Fatal("numbers are left over")
 		}
 		checkGaps(t, &m.ix.public)
-		checkGaps(t, &m.ix.system)
+		checkGaps(t, &m.ix.own)
 		for len(m.live) > 0 {
 			m.removeAt(0)
 		}

@@ -30,7 +30,7 @@ func ValidateTopic(topic []byte) error {
 	if len(topic) > MaxTopicBytes {
 		return topicError(topic, fmt.Sprintf("%d bytes, the most is %d", len(topic), MaxTopicBytes))
 	}
-	if topic[0] == '$' {
+	if ownTopic(topic) {
 		return topicError(topic, "topics that begin with $ belong to the broker")
 	}
 	segments, start := 1, 0
@@ -66,6 +66,9 @@ func ValidateTopic(topic []byte) error {
 	}
 	return nil
 }
+
+// ownTopic reports whether a topic is one of the broker's own.
+func ownTopic[T string | []byte](topic T) bool { return len(topic) > 0 && topic[0] == '$' }
 
 func topicError(topic []byte, why string) error {
 	return fmt.Errorf("%w %s: %s", ErrTopicInvalid, quoteShort(string(topic[:min(len(topic), maxQuoted)])), why)

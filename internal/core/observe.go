@@ -102,8 +102,6 @@ func (rt *route) countReceivers(t *TopicStats) {
 	}
 }
 
-func ownTopic[T string | []byte](topic T) bool { return topic[0] == '$' }
-
 func (rt *route) stats(topic string, s *sampler) TopicStats {
 	return TopicStats{
 		Topic:         topic,

@@ -7,7 +7,7 @@ type patternAlternative struct {
 	text      string           // a literal one: the topic it matches; else the pattern, escapes in place
 	segments  []patternSegment // nil: literal. No two ** are neighbours
 	wildcards int
-	system    bool // the first segment begins with a literal $
+	own       bool // the first segment begins with a literal $: it is for the broker's own topics
 }
 
 type patternSegment struct {
@@ -33,7 +33,7 @@ func (a *patternAlternative) match(topic string) (ok bool, steps int) {
 	if a.literal() {
 		return topic == a.text, 1
 	}
-	if systemTopic(topic) != a.system {
+	if ownTopic(topic) != a.own {
 		return false, 1
 	}
 	at, rest, more := 0, topic, true             // next segment of the pattern; what is left of the topic, if anything
@@ -80,6 +80,3 @@ func (s *patternSegment) match(segment string) (ok bool, steps int) {
 	}
 	return true, 1
 }
-
-// systemTopic reports whether the topic is one of the broker's own.
-func systemTopic(topic string) bool { return strings.HasPrefix(topic, "$") }

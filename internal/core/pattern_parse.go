@@ -10,7 +10,7 @@ var errSegmentEmpty = errors.New("a segment is empty")
 
 // parseAlternative parses a pattern without braces.
 func parseAlternative(text string) (patternAlternative, error) {
-	a := patternAlternative{text: text, system: strings.HasPrefix(text, "$") || strings.HasPrefix(text, `\$`)}
+	a := patternAlternative{text: text, own: strings.HasPrefix(text, "$") || strings.HasPrefix(text, `\$`)}
 	segments := strings.Count(text, ".") + 1
 	if segments > MaxPatternSegments {
 		return a, fmt.Errorf("%d segments, the most is %d", segments, MaxPatternSegments)

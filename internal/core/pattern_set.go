@@ -94,7 +94,7 @@ func (s *PatternSet) Match(topic string) bool {
 
 // ownTopics reports whether the set may match topics of the broker's own.
 func (s *PatternSet) ownTopics() bool {
-	return slices.ContainsFunc(s.includes, func(a *patternAlternative) bool { return a.system || a.literal() && systemTopic(a.text) })
+	return slices.ContainsFunc(s.includes, func(a *patternAlternative) bool { return a.own || a.literal() && ownTopic(a.text) })
 }
 
 func (s *PatternSet) excluded(topic string) bool { return anyMatch(s.excludes, topic) }
