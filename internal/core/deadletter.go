@@ -23,12 +23,11 @@ const (
 // maxReason bounds the member's own words in a dead letter, in bytes.
 const maxReason = 512
 
-// deadLetter is a parcel of messages on their way to the dead-letter topic. It owns one reference to its frame.
+// deadLetter is what was a parcel, on its way to the dead-letter topic.
 type deadLetter struct {
-	frame      *frame
-	start, end uint32
-	attempt    int
-	reason     string
+	extent
+	attempt int
+	reason  string
 }
 
 // buryLocked makes dead letters of a parcel in flight.
@@ -38,7 +37,7 @@ func (g *group) buryLocked(p *parcel, why, words string) {
 		reason += ": " + cutText(words, maxReason)
 	}
 	p.frame.retain()
-	g.letters = append(g.letters, deadLetter{frame: p.frame, start: p.start, end: p.end, attempt: p.attempt, reason: reason})
+	g.letters = append(g.letters, deadLetter{extent: p.extent, attempt: p.attempt, reason: reason})
 	g.landLocked(p)
 	g.counters.dead += uint64(p.n)
 	g.leaveLocked(p)
@@ -89,7 +88,7 @@ func (g *group) unlock() {
 // post publishes dead letters as a part of p. It makes one after the other: together they may be as large as all that is in flight.
 func (g *group) post(p *publication, l *deadLetter) {
 	defer l.frame.release()
-	for data := l.frame.data[l.start:l.end]; len(data) > 0; {
+	for data := l.data(); len(data) > 0; {
 		n := g.encoding.Len(data)
 		g.broker.counters.deadLetters.Add(1)
 		if record := g.letter(data[:n], l.attempt, l.reason); record != nil {

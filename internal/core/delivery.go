@@ -43,7 +43,7 @@ func (d *Delivery) add(e entry) {
 	if d.Count == 0 {
 		d.born = e.frame.born
 	}
-	d.Pieces = append(d.Pieces, e.frame.data[e.start:e.end])
+	d.Pieces = append(d.Pieces, e.data())
 	d.frames = append(d.frames, e.frame)
 	d.Count += int(e.n)
 	d.Bytes += e.size()

@@ -126,7 +126,7 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 	front := s.queue.front()
 	used, usedBytes := s.fill.load()
 	needSlots, needBytes := used+n-s.capacity, usedBytes+size-s.capacityBytes
-	data := front.frame.data[front.start:front.end]
+	data := front.data()
 	drop, length := 0, int64(0)
 	for drop < int(front.n) && (int64(drop) < needSlots || length < needBytes) {
 		length += int64(s.encoding.Len(data[length:]))

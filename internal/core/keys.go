@@ -59,7 +59,7 @@ func (g *group) addOneKeyedLocked(lanes []*lane, from *publication, start, end u
 		p.lane.seekHelp(fewLooks)
 		return
 	}
-	p.compact()
+	p.compactAlone()
 	p.behind = true
 	st.waiting.pushBack(p)
 	p.lane.setAside(len(p.lane.members) == 0)

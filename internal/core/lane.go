@@ -94,20 +94,9 @@ func (l *lane) addParcel(p *parcel) {
 	l.rouse()
 }
 
-// compactBack exchanges the frame that came last, if it is large and little of it waits here, for copies of that, and reports whether it has.
-func (l *lane) compactBack() (found bool) {
-	f := (*l.fresh.back()).frame
-	size, i := int64(0), l.fresh.len
-	for ; i > 0 && (*l.fresh.at(i - 1)).frame == f; i-- {
-		size += (*l.fresh.at(i - 1)).size()
-		if !f.sparse(size, l.fresh.len-i+1) {
-			return false
-		}
-	}
-	for ; i < l.fresh.len; i++ {
-		found = (*l.fresh.at(i)).compact() || found
-	}
-	return found
+// compactBack is compactLast for what is fresh in the lane.
+func (l *lane) compactBack() bool {
+	return compactLast(l.fresh.len, func(i int) *extent { return &(*l.fresh.at(i)).extent })
 }
 
 // giveBack queues a parcel that was in the group before, in its place.

@@ -4,18 +4,17 @@ import "time"
 
 // parcel is n neighbouring messages of a frame on their way through a group: they have been delivered equally often and
 // share whatever happens to them until one of them is settled apart from the others. A message with a key is a parcel of
-// its own. A parcel owns one reference to its frame. Guarded by the group's mu.
+// its own. Guarded by the group's mu.
 type parcel struct {
-	frame      *frame
-	start, end uint32
-	n          int
-	lane       *lane
-	order      uint64    // the first message's place in the group's order of arrival; the others count on
-	queued     time.Time // when it came
-	key        *keyState // nil: no key
-	attempt    int       // deliveries so far
-	crashes    int       // how many of those ended with the member's stream
-	shared     bool      // may be for other lanes too
+	extent
+	n       int
+	lane    *lane
+	order   uint64    // the first message's place in the group's order of arrival; the others count on
+	queued  time.Time // when it came
+	key     *keyState // nil: no key
+	attempt int       // deliveries so far
+	crashes int       // how many of those ended with the member's stream
+	shared  bool      // may be for other lanes too
 
 	// While it waits for another attempt, or for its key, or for both.
 	due    time.Time // zero: for no time
@@ -29,24 +28,13 @@ type parcel struct {
 	spot     int           // in the group's heap of deadlines or of delays; -1: in neither
 }
 
-func (p *parcel) size() int64 { return int64(p.end - p.start) }
-
 func (p *parcel) last() uint64 { return p.first + uint64(p.n) - 1 }
 
-func (p *parcel) data() []byte { return p.frame.data[p.start:p.end] }
-
-// compact exchanges a large frame, held for a small part of it, for a copy of that part, and reports whether it has.
-func (p *parcel) compact() bool {
-	if !p.frame.sparse(p.size(), 1) {
-		return false
+// compactAlone exchanges a large frame, held for a small part of it, for a copy of that part.
+func (p *parcel) compactAlone() {
+	if p.frame.sparse(p.size(), 1) {
+		p.compact()
 	}
-	c := p.frame.copyOf(p.start, p.end)
-	if c == nil {
-		return false
-	}
-	p.frame.release()
-	p.frame, p.start, p.end = c, 0, p.end-p.start
-	return true
 }
 
 // newParcel returns a parcel from the group's spare ones.

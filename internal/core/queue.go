@@ -5,15 +5,12 @@ import (
 	"unsafe"
 )
 
-// entry is a piece of a frame waiting in a queue: n records in frame.data[start:end]. It owns one reference.
+// entry is n records waiting in a queue.
 type entry struct {
-	frame      *frame
-	start, end uint32
-	n          uint32
-	before     uint32 // messages dropped by policy just before this entry
+	extent
+	n      uint32
+	before uint32 // messages dropped by policy just before this entry
 }
-
-func (e *entry) size() int64 { return int64(e.end - e.start) }
 
 // queue is a first-in-first-out list of entries. Not safe for concurrent use. The zero value is an empty queue.
 type queue struct {
@@ -54,7 +51,7 @@ func (q *queue) push(f *frame, start, end, n, before uint32) bool {
 		q.charged += more
 	}
 	f.retain()
-	q.pushBack(entry{frame: f, start: start, end: end, n: n, before: before})
+	q.pushBack(entry{extent: extent{f, start, end}, n: n, before: before})
 	return true
 }
 
@@ -66,31 +63,9 @@ func (q *queue) settleRoom(m *memory) {
 	}
 }
 
-// compactBack exchanges the frame that came last, if it is large and little of it is held here, for copies of that. A queue that is read promptly
-// never gets there: it happens to what is overtaken by another frame, or is still there when memory is full.
-func (q *queue) compactBack() (found bool) {
-	f := q.back().frame
-	size, i := int64(0), q.len
-	for ; i > 0 && q.at(i-1).frame == f; i-- {
-		size += q.at(i - 1).size()
-		if !f.sparse(size, q.len-i+1) {
-			return false
-		}
-	}
-	for ; i < q.len; i++ {
-		found = q.at(i).compact() || found
-	}
-	return found
-}
-
-func (e *entry) compact() bool {
-	c := e.frame.copyOf(e.start, e.end)
-	if c == nil {
-		return false
-	}
-	e.frame.release()
-	e.frame, e.start, e.end = c, 0, e.end-e.start
-	return true
+// compactBack is compactLast for the whole queue.
+func (q *queue) compactBack() bool {
+	return compactLast(q.len, func(i int) *extent { return &q.at(i).extent })
 }
 
 // lend notes whose frame it is that was taken from last.

@@ -98,18 +98,13 @@ func (g *group) compact() (found bool) {
 func (m *Member) compact() (found bool) {
 	m.group.mu.Lock()
 	defer m.group.unlock()
-	for rest := m.flights; len(rest) > 0; {
-		f, size, n := rest[0].frame, int64(0), 0
-		for n < len(rest) && rest[n].frame == f {
-			size += rest[n].size()
+	at := func(i int) *extent { return &m.flights[i].extent }
+	for n := 0; n < len(m.flights); {
+		f := m.flights[n].frame
+		for n < len(m.flights) && m.flights[n].frame == f {
 			n++
 		}
-		if f.sparse(size, n) {
-			for _, p := range rest[:n] {
-				found = p.compact() || found
-			}
-		}
-		rest = rest[n:]
+		found = compactLast(n, at) || found
 	}
 	return found
 }

@@ -265,7 +265,7 @@ func (g *group) giveBackLocked(p *parcel, how giveBack) {
 	if how.crash {
 		p.crashes++
 	}
-	p.compact()
+	p.compactAlone()
 	if how.delay > 0 {
 		p.due = g.broker.clock.Now().Add(how.delay)
 	}

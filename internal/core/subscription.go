@@ -160,12 +160,12 @@ func (s *Subscription) takeEntry(room int64, force bool) (entry, bool) {
 	if front.size() <= room {
 		return s.queue.pop(), true
 	}
-	n, size := measure(s.encoding, front.frame.data[front.start:front.end], int(front.n), room)
+	n, size := measure(s.encoding, front.data(), int(front.n), room)
 	if n == 0 {
 		if !force {
 			return entry{}, false
 		}
-		n, size = measure(s.encoding, front.frame.data[front.start:front.end], 1, front.size())
+		n, size = measure(s.encoding, front.data(), 1, front.size())
 	}
 	if n == int(front.n) {
 		return s.queue.pop(), true
