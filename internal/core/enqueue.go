@@ -69,27 +69,19 @@ func (s *Subscription) evictForMemoryLocked(extra int) {
 
 // overflowLocked applies the overflow policy to n records that do not fit.
 func (s *Subscription) overflowLocked(p *publication, start, end uint32, n int) (took bool) {
-	data := p.frame.data
 	switch s.overflow {
 	case OverflowDropOldest:
-		start, n = s.trimLocked(p, start, end, n)
-		for !s.reserve(false, int64(n), int64(end-start)) {
-			if s.queue.len == 0 {
-				// What fills the queue is reserved by others, who wait for this lock. They will find room as well.
-				s.fill.add(int64(n), int64(end-start))
-				break
-			}
-			s.dropFrontLocked(int64(n), int64(end-start))
-		}
+		skipped, length := s.excess(p.frame.data[start:end], n)
+		s.dropBackLocked(DropOldest, skipped)
+		start, n = start+uint32(length), n-skipped
+		size := int64(end - start)
+		s.reserveDropping(int64(n), size, func() bool { return s.dropFrontLocked(int64(n), size) })
 		s.queue.settleRoom(&s.broker.memory)
 		return s.pushLocked(p, start, end, n)
 	case OverflowDropNewest:
-		used, usedBytes := s.fill.load()
-		k, size := measure(s.encoding, data[start:end], min(n, int(max(0, s.capacity-used))), s.capacityBytes-usedBytes)
-		if k > 0 && s.reserve(false, int64(k), size) {
+		k, size := s.reserveFirst(p.frame.data[start:end], n)
+		if k > 0 {
 			took = s.pushLocked(p, start, start+uint32(size), k)
-		} else {
-			k = 0
 		}
 		s.dropBackLocked(DropNewest, n-k)
 		return took
@@ -111,18 +103,11 @@ func (s *Subscription) fullText(n int) string {
 	return fmt.Sprintf("queue full (%d bytes)", s.capacityBytes)
 }
 
-// trimLocked drops the first of n records that are more than even an empty queue holds.
-func (s *Subscription) trimLocked(p *publication, start, end uint32, n int) (uint32, int) {
-	for n > 1 && (n > int(s.capacity) || int64(end-start) > s.capacityBytes) {
-		start += uint32(s.encoding.Len(p.frame.data[start:end]))
-		n--
-		s.dropBackLocked(DropOldest, 1)
+// dropFrontLocked drops as much of the queue's front entry as is needed to make room for n records of size bytes. False: the queue is empty.
+func (s *Subscription) dropFrontLocked(n, size int64) bool {
+	if s.queue.len == 0 {
+		return false
 	}
-	return start, n
-}
-
-// dropFrontLocked drops as much of the queue's front entry as is needed to make room for n records of size bytes.
-func (s *Subscription) dropFrontLocked(n, size int64) {
 	front := s.queue.front()
 	used, usedBytes := s.fill.load()
 	needSlots, needBytes := used+n-s.capacity, usedBytes+size-s.capacityBytes
@@ -133,7 +118,7 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 		drop++
 	}
 	if drop == 0 {
-		return
+		return true
 	}
 	var e entry
 	if drop == int(front.n) {
@@ -142,6 +127,7 @@ func (s *Subscription) dropFrontLocked(n, size int64) {
 		e = s.queue.split(uint32(drop), uint32(length))
 	}
 	s.dropEntryLocked(DropOldest, e)
+	return true
 }
 
 // dropEntryLocked counts what was taken from the front as dropped.

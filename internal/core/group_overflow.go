@@ -6,26 +6,14 @@ import "container/heap"
 // which it has reserved room.
 func (g *group) makeRoomLocked(f *frame, start, end uint32, n int) (uint32, uint32, int) {
 	if g.overflow == OverflowDropNewest {
-		used, usedBytes := g.fill.load()
-		k, size := measure(g.encoding, f.data[start:end], min(n, int(max(0, g.capacity-used))), g.capacityBytes-usedBytes)
-		if k > 0 && !g.reserve(false, int64(k), size) {
-			k, size = 0, 0
-		}
+		k, size := g.reserveFirst(f.data[start:end], n)
 		g.countDroppedLocked(DropNewest, n-k)
 		return start, start + uint32(size), k
 	}
-	for n > 1 && (n > int(g.capacity) || int64(end-start) > g.capacityBytes) {
-		start += uint32(g.encoding.Len(f.data[start:end]))
-		n--
-		g.countDroppedLocked(DropOldest, 1)
-	}
-	for !g.reserve(false, int64(n), int64(end-start)) {
-		if !g.dropOldestLocked(n) && !g.dropAsideLocked() {
-			// What fills the queue is reserved by others.
-			g.fill.add(int64(n), int64(end-start))
-			break
-		}
-	}
+	skipped, length := g.excess(f.data[start:end], n)
+	g.countDroppedLocked(DropOldest, skipped)
+	start, n = start+uint32(length), n-skipped
+	g.reserveDropping(int64(n), int64(end-start), func() bool { return g.dropOldestLocked(n) || g.dropAsideLocked() })
 	return start, end, n
 }
 

@@ -67,6 +67,36 @@ func (in *intake) reserve(patient bool, n, size int64) bool {
 	return in.fill.reserve(n, size, slots, bytes)
 }
 
+// reserveFirst is reserve for as many of the first n records in data as there is room for now. It returns how many those are.
+func (in *intake) reserveFirst(data []byte, n int) (count int, size int64) {
+	slots, bytes := in.fill.load()
+	count, size = measure(in.encoding, data, min(n, int(max(0, in.capacity-slots))), in.capacityBytes-bytes)
+	if count > 0 && in.reserve(false, int64(count), size) {
+		return count, size
+	}
+	return 0, 0
+}
+
+// reserveDropping is reserve with as many calls of drop as it takes to make room. drop reports whether there was anything left to drop.
+func (in *intake) reserveDropping(n, size int64, drop func() bool) {
+	for !in.reserve(false, n, size) {
+		if !drop() {
+			// What fills the queue is reserved by others, who wait for the lock. They will find room as well.
+			in.fill.add(n, size)
+			return
+		}
+	}
+}
+
+// excess returns how many of the n records in data come before those that even an empty queue holds. The last one never does.
+func (in *intake) excess(data []byte, n int) (count int, size int64) {
+	for n-count > 1 && (n-count > int(in.capacity) || int64(len(data))-size > in.capacityBytes) {
+		size += int64(in.encoding.Len(data[size:]))
+		count++
+	}
+	return count, size
+}
+
 // unreserve gives a reservation back.
 func (in *intake) unreserve(n, size int64) {
 	slots, bytes := in.fill.remove(n, size)
