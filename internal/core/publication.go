@@ -29,6 +29,26 @@ type publication struct {
 
 var publications = sync.Pool{New: func() any { return new(publication) }}
 
+// newPublication returns the state of a Publish of batch, whose bytes f holds. It must be discarded.
+func (b *Broker) newPublication(f *frame, batch *Batch) *publication {
+	p := publications.Get().(*publication)
+	p.id, p.now = b.publications.Add(1), b.clock.Now()
+	p.frame, p.patience, p.grace = f, batch.MaxWait, frameGrace
+	p.vain, p.crowded, p.matched = false, false, 0
+	p.light = len(batch.Data) <= lightBatch
+	if f != nil {
+		f.born = p.now.Sub(b.started)
+	}
+	return p
+}
+
+// discard gives p back to the pool, with nothing in it that refers to anything.
+func (p *publication) discard() {
+	clear(p.gaveUp)
+	p.frame, p.gaveUp = nil, p.gaveUp[:0]
+	publications.Put(p)
+}
+
 const (
 	// lightBatch is how many bytes a batch may have for its publisher to serve subscriptions itself, and lightReceivers how many of those
 	// it serves: not so many that the last one would be better off on another processor (decision 0018).

@@ -42,21 +42,11 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 		b.memory.used.Add(weight)
 		defer b.memory.free(weight)
 	}
-	p := publications.Get().(*publication)
-	p.id = b.publications.Add(1)
-	p.now = b.clock.Now()
-	if f != nil {
-		f.born = p.now.Sub(b.started)
-	}
-	p.frame, p.patience, p.grace, p.crowded, p.matched = f, batch.MaxWait, frameGrace, false, 0
-	p.vain = false
-	p.light = len(batch.Data) <= lightBatch
+	p := b.newPublication(f, batch)
 	err = b.publishRuns(ctx, p, batch.Runs)
 	p.serve()
 	crowded := p.crowded
-	clear(p.gaveUp)
-	p.frame, p.gaveUp = nil, p.gaveUp[:0]
-	publications.Put(p)
+	p.discard()
 	if f != nil {
 		f.release()
 	}
