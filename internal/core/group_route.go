@@ -14,6 +14,10 @@ type groupRoute struct {
 	lanes []*lane
 }
 
+// references is what the route takes beside its place among the receivers, in references to one: itself, and its lanes, of which a client can
+// make many.
+func (r *groupRoute) references() int { return 2 + len(r.lanes) }
+
 // box implements receiver.
 func (r *groupRoute) box() *intake { return &r.group.intake }
 

@@ -9,11 +9,11 @@ import (
 
 const (
 	routeShards = 64
-	// The cache is bounded in topics and, since one topic may have many receivers, in receivers: together at most
+	// The cache is bounded in topics and, since one topic may have many receivers, in what these take: together at most
 	// 32 768 topics, which with their meters take some 25 MB, and 2 million references (32 MB). A shard remembers at least
 	// one topic, however many receivers that has.
-	shardRoutes    = 512
-	shardReceivers = 32 << 10
+	shardRoutes     = 512
+	shardReferences = 32 << 10
 	// sweepEvery is how many removals may leave their traces in outdated routes.
 	sweepEvery = 1024
 )
@@ -36,12 +36,12 @@ type router struct {
 
 // shard holds the remembered routes of the topics that hash to it.
 type shard struct {
-	mu        sync.Mutex
-	routes    map[string]*route
-	receivers int        // sum of their lengths over routes
-	followed  int        // those of clients' topics that were published to
-	matched   []interest // scratch of lookup, as is groups
-	groups    groupRoutes
+	mu         sync.Mutex
+	routes     map[string]*route
+	references int        // sum over routes
+	followed   int        // those of clients' topics that were published to
+	matched    []interest // scratch of lookup, as is groups
+	groups     groupRoutes
 
 	_ [64]byte // keeps neighbouring shards' locks off one cache line
 }
@@ -51,6 +51,7 @@ type route struct {
 	generation uint64
 	receivers  []receiver
 	groups     int // of the receivers
+	references int // what the receivers take, in references: as many as there are, and more for groups
 
 	// What the topic has seen since it is remembered.
 	in, inBytes, out                uint64
@@ -115,8 +116,8 @@ func (r *router) forget(generation uint64) {
 		sh.mu.Lock()
 		for _, rt := range sh.routes {
 			if rt.generation < generation {
-				sh.receivers -= len(rt.receivers)
-				rt.receivers, rt.generation = nil, 0
+				sh.references -= rt.references
+				rt.receivers, rt.references, rt.generation = nil, 0, 0
 			}
 		}
 		sh.mu.Unlock()
@@ -135,7 +136,7 @@ func (r *router) lookup(sh *shard, topic []byte) *route {
 	}
 	name := string(topic)
 	if ok {
-		sh.receivers -= len(rt.receivers)
+		sh.references -= rt.references
 	} else {
 		rt = &route{}
 	}
@@ -156,7 +157,10 @@ func (r *router) lookup(sh *shard, topic []byte) *route {
 			rt.receivers = m.addTo(rt.receivers, sh.groups)
 		}
 	}
-	rt.groups = len(sh.groups)
+	rt.groups, rt.references = len(sh.groups), len(rt.receivers)
+	for _, r := range sh.groups {
+		rt.references += r.references()
+	}
 	clear(sh.matched)
 	if len(sh.groups) > 256 {
 		sh.groups = make(groupRoutes) // clearing a map that was large would cost every lookup
@@ -180,17 +184,17 @@ func (sh *shard) remember(topic string, rt *route, known bool) {
 	if len(rt.receivers) < cap(rt.receivers)/4 {
 		rt.receivers = append([]receiver(nil), rt.receivers...)
 	}
-	sh.receivers += len(rt.receivers)
+	sh.references += rt.references
 	if !known {
 		sh.routes[topic] = rt
 	}
-	if len(sh.routes) <= shardRoutes && sh.receivers <= shardReceivers {
+	if len(sh.routes) <= shardRoutes && sh.references <= shardReferences {
 		return
 	}
-	for len(sh.routes) > 1 && (len(sh.routes) > shardRoutes || sh.receivers > shardReceivers) {
+	for len(sh.routes) > 1 && (len(sh.routes) > shardRoutes || sh.references > shardReferences) {
 		idlest := sh.idlest(rt)
 		forgotten := sh.routes[idlest]
-		sh.receivers -= len(forgotten.receivers)
+		sh.references -= forgotten.references
 		if forgotten.in > 0 && !ownTopic(idlest) {
 			sh.followed--
 		}
