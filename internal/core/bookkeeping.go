@@ -38,9 +38,7 @@ func (p *publication) acquire(b *Broker, need int64) bool {
 	switch {
 	case more <= 0:
 		return true
-	case p.own:
-		b.memory.used.Add(more)
-	case !b.memory.acquire(more):
+	case p.own && !b.acquireOwn(more), !p.own && !b.memory.acquire(more):
 		return false
 	}
 	p.room = need

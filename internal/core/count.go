@@ -16,7 +16,7 @@ const (
 	DropOldest DropReason = iota
 	// DropNewest: the overflow policy drop-newest.
 	DropNewest
-	// DropMemory: the broker's memory is full, and the subscription's policy is to drop.
+	// DropMemory: the broker's memory is full, and the subscription's policy is to drop; or the message is an event or a dead letter of the broker's own.
 	DropMemory
 	// DropExpired: its group, or the part of it that was to have it, has had no member for too long.
 	DropExpired

@@ -91,14 +91,29 @@ func (g *group) post(p *publication, l *deadLetter) {
 	for data := l.data(); len(data) > 0; {
 		n := g.encoding.Len(data)
 		g.broker.counters.deadLetters.Add(1)
-		if record := g.letter(data[:n], l.attempt, l.reason); record != nil {
-			g.broker.publishOwn(p, DeadLetterTopic(g.name), record)
-		}
+		g.send(p, data[:n], l)
 		// A group that takes events and handles none would else get one for each that dies, for ever.
 		if topic := string(g.encoding.Topic(data[:n])); !strings.HasPrefix(topic, ownPrefix) {
 			g.broker.emitAs(p, "deadletter", deadLetterEvent{Group: g.name, Topic: topic, Attempts: l.attempt, Reason: l.reason})
 		}
 		data = data[n:]
+	}
+}
+
+// send publishes the dead letter of a record, if anybody is to have it.
+func (g *group) send(p *publication, dead []byte, l *deadLetter) {
+	b, topic := g.broker, DeadLetterTopic(g.name)
+	if !b.router.heard([]byte(topic)) {
+		return
+	}
+	record := g.letter(dead, l.attempt, l.reason)
+	size := ownSize(record)
+	switch {
+	case record == nil:
+	case b.acquireOwn(size), b.compact() && b.acquireOwn(size), b.reclaim(size, b.ownLimit()):
+		b.publishOwn(p, topic, record)
+	default:
+		b.dropOwn(DropMemory)
 	}
 }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -90,23 +91,47 @@ func (b *Broker) emitAs(p *publication, kind string, event any) {
 		return // strings, numbers and slices of them cannot fail to encode
 	}
 	m := Message{Topic: topic, Payload: payload, PublishTime: b.clock.Now()}
-	b.publishOwn(p, topic, b.encoding.Append(nil, &m))
+	record := b.encoding.Append(nil, &m)
+	if b.acquireOwn(ownSize(record)) {
+		b.publishOwn(p, topic, record)
+	} else {
+		b.dropOwn(DropMemory) // nobody is evicted for it: it may tell of an eviction
+	}
 }
 
-// publishOwn publishes a record of the broker's own as a part of p, by whose grace alone it waits for anybody. It is not bound by max_memory, and goes on
+// ownRoom is how far the broker's own messages may exceed max_memory. A dead letter mostly takes the place of a message that is about to go, but a
+// message may die in any number of groups.
+const ownRoom = 16 << 20
+
+func (b *Broker) ownLimit() int64 { return b.memory.limit + ownRoom }
+
+// acquireOwn is memory.acquire for the broker's own.
+func (b *Broker) acquireOwn(size int64) bool { return b.memory.acquireWithin(size, b.ownLimit()) }
+
+// ownSize is what a record of the broker's own takes.
+func ownSize(record []byte) int64 { return int64(len(record)) + frameOverhead }
+
+// publishOwn publishes a record of the broker's own, which has been accounted for, as a part of p, by whose grace alone it waits for anybody. It goes on
 // while the broker drains.
 func (b *Broker) publishOwn(p *publication, topic string, record []byte) {
-	b.memory.used.Add(int64(len(record)) + frameOverhead)
 	f := adoptFrame(&b.memory, record)
 	p.own, p.frame, p.now, p.matched = true, f, b.clock.Now(), 0
 	f.born = p.now.Sub(b.started)
 	run := Run{Topic: []byte(topic), End: len(record), Count: 1, Keyed: true}
 	b.publishRun(context.Background(), p, &run)
-	if run.Accepted == 0 {
-		// A full group refuses it like any other message, and there is no publisher to tell.
-		p.matched = 1
-		b.counters.drop(DropRefused, 1)
+	switch {
+	case run.Accepted > 0:
+		b.counters.matched.Add(uint64(p.matched))
+	case errors.Is(run.Err, ErrMemory):
+		b.dropOwn(DropMemory)
+	default:
+		b.dropOwn(DropRefused) // a full group refuses it like any other message, and there is no publisher to tell
 	}
-	b.counters.matched.Add(uint64(p.matched))
 	f.release()
+}
+
+// dropOwn counts a message of the broker's own that somebody was to have and nobody gets.
+func (b *Broker) dropOwn(why DropReason) {
+	b.counters.matched.Add(1)
+	b.counters.drop(why, 1)
 }

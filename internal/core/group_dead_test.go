@@ -174,3 +174,49 @@ func TestPoisonTakesNoOthersAlong(t *testing.T) {
 	}
 	wantBooks(t, b, 199, 0, 0)
 }
+
+// A message that dies in many groups at once becomes many. They take what there is, and a little more; frozen subscriptions go for them, and what finds no
+// room is counted.
+func TestDeadLettersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const groups, n, size, limit = 50, 20, 100_000, 4 << 20
+		b := newBroker(t, func(o *Options) { o.MaxMemory = limit })
+		frozen := subscribe(t, b, SubscribeOptions{Patterns: []string{"frozen"}})
+		events := subscribe(t, b, SubscribeOptions{Patterns: []string{"$tb.event.**"}})
+		var members, undertakers []*Member
+		for i := range groups {
+			g := fmt.Sprint("g", i)
+			members = append(members, join(t, b, JoinOptions{Group: g, Patterns: []string{"t"}}))
+			undertakers = append(undertakers, join(t, b, JoinOptions{Group: "of-" + g, Patterns: []string{DeadLetterTopic(g)}}))
+		}
+		for range n {
+			publish(t, b, post{topic: "t", payload: strings.Repeat("x", size)})
+			publish(t, b, post{topic: "frozen", payload: strings.Repeat("x", size/2)})
+		}
+		time.Sleep(time.Second)
+		for _, m := range members {
+			for g, ok := take(m); ok; g, ok = take(m) {
+				m.Nack(Nack{Action: NackReject}, g.all())
+				if used := b.Stats().Memory; used > limit+ownRoom {
+					t.Fatalf("%d bytes are held of %d", used, limit)
+				}
+			}
+		}
+		if r := frozen.Ending().Reason; r != EndEvicted {
+			t.Errorf("a frozen subscription has %s, while dead letters found no room", r)
+		}
+		handled := 0
+		for _, m := range undertakers {
+			all, _ := takeEverything(m)
+			handled += len(all)
+			m.Ack(SequenceRange{1, n})
+		}
+		takeAll(events)
+		dropped := countOf(t, b.Tally().Dropped, DropMemory.String())
+		if st := b.Stats(); st.DeadLetters != groups*n || handled < (limit+ownRoom)*8/10/size || uint64(handled)+dropped != groups*n {
+			t.Errorf("of %d dead letters %d were handled, %d dropped", st.DeadLetters, handled, dropped)
+		}
+		checkBooks(t, b)
+		wantMemory(t, b, 0)
+	})
+}

@@ -12,7 +12,7 @@ type publication struct {
 	now      time.Time
 	patience time.Duration
 	grace    time.Duration
-	own      bool            // the broker's own: not bound by max_memory, and goes on while it drains
+	own      bool            // the broker's own: may exceed max_memory a little, and goes on while it drains
 	need     int64           // size of the message that found no room
 	waited   time.Duration   // with patience, since something was queued
 	gaveUp   []*intake       // waited for in vain

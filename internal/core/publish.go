@@ -142,8 +142,12 @@ func (b *Broker) publishRun(ctx context.Context, p *publication, r *Run) (bytes 
 	return start - r.Start
 }
 
-// findRoom makes room for what p is short of. For that it waits in vain only once.
+// findRoom makes room for what p is short of. For that it waits in vain only once. For the broker's own nobody has to go: it may tell of such an end.
 func (b *Broker) findRoom(ctx context.Context, p *publication) error {
+	if p.own {
+		p.short = 0
+		return ErrMemory
+	}
 	patience := p.patience - p.waited
 	if p.vain {
 		patience = 0

@@ -50,7 +50,7 @@ func (b *Broker) makeRoom(ctx context.Context, size int64, patience time.Duratio
 			return err
 		}
 	}
-	if b.reclaim(size) {
+	if b.reclaim(size, b.memory.limit) {
 		return nil
 	}
 	return ErrMemory
@@ -88,7 +88,7 @@ func (s *Subscription) compact() bool {
 // compact does so in the lanes, those without members included.
 func (g *group) compact() (found bool) {
 	g.mu.Lock()
-	defer g.unlock()
+	defer g.mu.Unlock()
 	for _, l := range g.lanes {
 		found = l.fresh.len > 0 && l.compactBack() || found
 	}
@@ -97,7 +97,7 @@ func (g *group) compact() (found bool) {
 
 func (m *Member) compact() (found bool) {
 	m.group.mu.Lock()
-	defer m.group.unlock()
+	defer m.group.mu.Unlock()
 	at := func(i int) *extent { return &m.flights[i].extent }
 	for n := 0; n < len(m.flights); {
 		f := m.flights[n].frame
@@ -149,25 +149,25 @@ type holder struct {
 // touched for long.
 func (h *holder) weight() float64 { return float64(h.bytes) * h.idle.Seconds() }
 
-// reclaim accounts for size bytes after it has evicted whom it must for that. False: no eviction would make room.
-func (b *Broker) reclaim(size int64) bool {
+// reclaim accounts for size bytes within limit after it has evicted whom it must for that. False: no eviction would make room.
+func (b *Broker) reclaim(size, limit int64) bool {
 	b.reclaimMu.Lock()
 	defer b.reclaimMu.Unlock()
-	if b.memory.acquire(size) {
+	if b.memory.acquireWithin(size, limit) {
 		return true // somebody else has been here
 	}
 	now := b.clock.Now()
 	if now.Before(b.reclaims) {
 		return false
 	}
-	for _, s := range victims(b.holders(now), b.memory.used.Load()+size-b.memory.limit) {
-		if b.memory.acquire(size) {
+	for _, s := range victims(b.holders(now), b.memory.used.Load()+size-limit) {
+		if b.memory.acquireWithin(size, limit) {
 			return true
 		}
 		s.shed()
 		b.forgetIfEnded(s)
 	}
-	if b.memory.acquire(size) {
+	if b.memory.acquireWithin(size, limit) {
 		return true
 	}
 	took := b.clock.Now().Sub(now)
