@@ -63,6 +63,9 @@ func (m *Member) setLate(late bool) {
 		return
 	}
 	m.lane.late--
+	if d := m.lane.drainer; d != nil && d.late {
+		m.lane.undrain() // it is on probation now, and not given suspects
+	}
 	for _, p := range m.flights {
 		if p.key != nil {
 			p.key.offer()

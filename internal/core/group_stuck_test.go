@@ -79,6 +79,56 @@ func TestASuspectIsNotLeftToWhoHangs(t *testing.T) {
 	})
 }
 
+// TestASuspectIsNotLeftToWhoHangsOnProbation: all members are late, and one of them is to take the suspect next. It hangs. Another one is heard of,
+// and takes it, though it never has nothing to do.
+func TestASuspectIsNotLeftToWhoHangsOnProbation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		defer b.Close()
+		deadline, delay := time.Second, 1500*time.Millisecond
+		joinOne := func() *Member {
+			return join(t, b, JoinOptions{MaxInFlight: 4, Settings: GroupSettings{AckDeadline: &deadline, MaxAttempts: 100}})
+		}
+		publishOne := func(payload string) { publish(t, b, post{topic: "t", payload: payload}) }
+		hung := joinOne()
+		publishOne("suspect")
+		for range 2 {
+			take(hung)
+			hung.Close()
+			hung = joinOne()
+		}
+		suspect, _ := take(hung)
+		hung.Nack(Nack{Delay: &delay}, suspect.all())
+		busy := joinOne()
+		publishOne("1")
+		take(hung)
+		publishOne("2")
+		take(busy)
+		time.Sleep(1200 * time.Millisecond)
+		synctest.Wait() // both are late, and get 1 and 2 again
+		take(hung)
+		held, _ := take(busy)
+		time.Sleep(400 * time.Millisecond)
+		synctest.Wait()
+		publishOne("3")
+		if g, _ := take(hung); len(g.payloads) > 0 || hung.lane.drainer != hung || !busy.late {
+			t.Fatalf("it took %q instead of making ready for the suspect", g.payloads)
+		}
+		for n := 4; n < 200; n++ {
+			publishOne(fmt.Sprint(n))
+			take(hung)
+			g, _ := take(busy)
+			if slices.Contains(g.payloads, "suspect") {
+				return
+			}
+			busy.Ack(held.all())
+			held = g
+			time.Sleep(deadline / 2)
+		}
+		t.Error("the suspect came to nobody in 100 s")
+	})
+}
+
 // TestADrainWaitsForAKeyOfAnotherLane: a message waits behind two of its key that are for others; its member is not let go.
 func TestADrainWaitsForAKeyOfAnotherLane(t *testing.T) {
 	b := newBroker(t, nil)
