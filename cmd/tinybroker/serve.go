@@ -111,6 +111,9 @@ func (o *serveOptions) validate() error {
 	if err := o.checkPages(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := checkAddrFile(o.addrFile); err != nil {
+		errs = append(errs, err)
+	}
 	return errs.asConfigError()
 }
 

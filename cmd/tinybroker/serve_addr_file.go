@@ -13,6 +13,14 @@ import (
 	"time"
 )
 
+// checkAddrFile refuses what is there and is no file: it would be replaced by one, and be gone at the end. /dev/stdout is a device that others need.
+func checkAddrFile(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("addr_file: %s: is not a regular file", path)
+	}
+	return nil
+}
+
 // clearAddrFile takes away the address file that a killed broker has left behind, so that nobody takes it for that of the one that starts. A
 // file of something else, or of a broker that still listens, stays until it is replaced: this start may yet fail, since its address is taken.
 func clearAddrFile(path string) {

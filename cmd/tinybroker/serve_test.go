@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -100,6 +101,27 @@ func TestAddrFile(t *testing.T) {
 	p.ended(exitIO)
 	if !strings.Contains(p.stderr.String(), "tinybroker: --addr-file "+dir+"/missing/addr: no such file or directory\n") {
 		t.Error(p.stderr.String())
+	}
+}
+
+// What is no file is not replaced by one, nor taken away.
+func TestAddrFileIsNoFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, device := filepath.Join(dir, "pipe"), filepath.Join(dir, "device")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("/dev/null", device)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, device, dir} {
+		before, _ := os.Lstat(path)
+		p := start(t, []string{"serve", "--listen", "127.0.0.1:0", "--addr-file", path})
+		p.ended(exitConfig)
+		if got := p.stderr.String(); got != "tinybroker: addr_file: "+path+": is not a regular file\n" {
+			t.Errorf("%q", got)
+		}
+		if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() {
+			t.Errorf("%s: %v, %v", path, after, err)
+		}
 	}
 }
 
