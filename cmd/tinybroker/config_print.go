@@ -66,7 +66,15 @@ func yamlValue(f *pflag.Flag) *yaml.Node {
 	return &n
 }
 
-// checkClientSection is the rest of --check-config: the values that clients would read from the same file.
+// checkTheRest is what --check-config looks at beside serve's own settings, and says that all is well.
+func checkTheRest(a *app, o *serveOptions) error {
+	if _, err := loadSecurity(o.files, nil); err != nil {
+		return err
+	}
+	return checkClientSection(a)
+}
+
+// checkClientSection checks the values that clients would read from the same file.
 func checkClientSection(a *app) error {
 	fs := pflag.NewFlagSet(sectionClient, pflag.ContinueOnError)
 	newClientOptions().addFlags(fs)

@@ -69,6 +69,15 @@ func TestCheckConfig(t *testing.T) {
 	if end.code != exitConfig || !strings.Contains(stderr, bad+":2: connect_timeout: \"5\" has no unit") {
 		t.Errorf("%d, %q", end.code, stderr)
 	}
+	// A look at the configuration does not take the place of the check.
+	stdout, _, end = runHere(t, "", "serve", "--config", bad, "--check-config", "--print-config")
+	if end.code != exitConfig || stdout != "" {
+		t.Errorf("%d, %q", end.code, stdout)
+	}
+	stdout, _, end = runHere(t, "", "serve", "--config", good, "--check-config", "--print-config")
+	if end.code != 0 || !strings.Contains(stdout, "max_memory: 1GiB") {
+		t.Errorf("%d, %q", end.code, stdout)
+	}
 	for _, c := range []struct{ text, want string }{
 		{"max_memory: 1MiB\nmax_message_size: 2MiB", "max_message_size: 2MiB is more than max_memory (1MiB)"},
 		{"listen: [0.0.0.0:7710, ':7711']", `listen: "0.0.0.0:7710" can be reached from other machines`},

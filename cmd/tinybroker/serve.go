@@ -172,14 +172,13 @@ for the garbage collector (32 MiB each at least), 512 KiB for a connection and
 			if err := o.validate(); err != nil {
 				return err
 			}
-			if o.printConfig {
-				return printConfig(a, cmd.Flags())
-			}
 			if o.checkConfig {
-				if _, err := loadSecurity(o.files, nil); err != nil {
+				if err := checkTheRest(a, o); err != nil || !o.printConfig {
 					return err
 				}
-				return checkClientSection(a)
+			}
+			if o.printConfig {
+				return printConfig(a, cmd.Flags())
 			}
 			return runF(cmd.Context(), o)
 		},
