@@ -16,8 +16,11 @@ func newHelpCmd() *cobra.Command {
   tinybroker help exit-codes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return noSuchCommand(cmd.Root(), args)
+			if err == nil {
+				err = noSuchCommand(found, rest)
+			}
+			if err != nil {
+				return err
 			}
 			return found.Help()
 		},

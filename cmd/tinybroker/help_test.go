@@ -124,6 +124,8 @@ func TestHelpForWhatIsNot(t *testing.T) {
 		want string
 	}{
 		{[]string{"help", "nosuch"}, "tinybroker: unknown command \"nosuch\"\nhint: see tinybroker --help\n"},
+		{[]string{"help", "pub", "nosuch"}, "tinybroker: unknown command \"nosuch\"\nhint: see tinybroker pub --help\n"},
+		{[]string{"help", "completion", "bsh"}, "tinybroker: unknown command \"bsh\"\nhint: did you mean tinybroker completion bash?\n"},
 		{[]string{"bogus"}, "tinybroker: unknown command \"bogus\"\nhint: see tinybroker --help\n"},
 		{[]string{"pubb"}, "tinybroker: unknown command \"pubb\"\nhint: did you mean tinybroker pub?\n"},
 		{[]string{"completion", "bsh"}, "tinybroker: unknown command \"bsh\"\nhint: did you mean tinybroker completion bash?\n"},
