@@ -92,7 +92,7 @@ func TestMemberLeavesWithItsReader(t *testing.T) {
 	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	member.signal(syscall.SIGSTOP) // it shall not notice before it writes
+	member.halt() // it shall not notice before it writes
 	b.pub("", "x", "two")
 	r.Close()
 	member.signal(syscall.SIGCONT)

@@ -150,6 +150,16 @@ func TestPubInterrupted(t *testing.T) {
 	}
 }
 
+// halt stops a process until it gets a SIGCONT, and returns when all of its threads have stopped.
+func (p *process) halt() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	eventually(p.t, "it has stopped", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		return err != nil || strings.Contains(string(stat), ") T ") // where there is no such file, it is hoped
+	})
+}
+
 // With a broker that confirms nothing, an interrupted pub waits for two seconds, or until the second signal.
 func TestPubInterruptedUnconfirmed(t *testing.T) {
 	t.Parallel()
@@ -161,7 +171,7 @@ func TestPubInterruptedUnconfirmed(t *testing.T) {
 		pub.says("line 1: accepted")
 		pubs = append(pubs, pub)
 	}
-	b.signal(syscall.SIGSTOP)
+	b.halt()
 	for _, pub := range pubs {
 		fmt.Fprint(pub.stdin, "2\n3\n")
 		time.Sleep(50 * time.Millisecond) // to have them read
