@@ -222,8 +222,11 @@ func (o *pubOptions) clashes() []clash {
 
 // checkValues refuses what no use has a meaning for.
 func (o *pubOptions) checkValues() error {
-	if !utf8.ValidString(o.key) || !utf8.ValidString(o.keyDelimiter) {
+	if !utf8.ValidString(o.key) {
 		return usagef("pub: --key is not UTF-8")
+	}
+	if !utf8.ValidString(o.keyDelimiter) {
+		return usagef(`pub: --key-delimiter is not UTF-8; write \xNN for bytes`)
 	}
 	if o.keyDelimiter != "" {
 		if _, err := parseDelimiter(o.keyDelimiter); err != nil {
@@ -273,6 +276,9 @@ func checkFiles(paths []string) error {
 			if f, err = os.Open(path); err == nil {
 				f.Close()
 			}
+		}
+		if err != nil && path == "-" {
+			return withHint(failf(exitNoInput, "--file -: %s", rootCause(err)), "without --file pub reads standard input; -i whole makes one message of it")
 		}
 		if err != nil {
 			return failf(exitNoInput, "--file %s: %s", path, rootCause(err))

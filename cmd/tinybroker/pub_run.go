@@ -76,7 +76,7 @@ func (s *pubSession) publishAll(ctx context.Context, a *app) error {
 	}
 	typed := !o.hasPayload && len(o.files) == 0 && isTerminal(a.in)
 	if typed {
-		s.notices.info("reading messages, one per line; Ctrl-D ends")
+		s.notices.info("%s", o.typing())
 	}
 	return s.run(ctx, reading, isTerminal(a.err) && !typed)
 }

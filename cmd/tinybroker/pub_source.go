@@ -66,6 +66,19 @@ func (o *pubOptions) unit() string {
 	return "record"
 }
 
+// typing says how a person at the terminal types messages.
+func (o *pubOptions) typing() string {
+	switch {
+	case o.input == "whole":
+		return "reading one message; Ctrl-D ends it"
+	case o.input == "json":
+		return "reading messages as JSON, one per line; Ctrl-D ends"
+	case o.input == "line" && !o.given["delimiter"]:
+		return "reading messages, one per line; Ctrl-D ends"
+	}
+	return "reading messages; Ctrl-D ends"
+}
+
 func (o *pubOptions) openFile(path string) (recordReader, func(), error) {
 	f, err := os.Open(path)
 	if err != nil {

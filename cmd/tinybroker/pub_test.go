@@ -41,6 +41,7 @@ func TestPubUsage(t *testing.T) {
 		{[]string{"x", "-H", "novalue"}, `pub: --header: "novalue" is not NAME:VALUE`},
 		{[]string{"x", "-H", ":v"}, `pub: --header: ":v" is not NAME:VALUE`},
 		{[]string{"x", "y", "-k", "\xff"}, "pub: --key is not UTF-8"},
+		{[]string{"x", "-K", "\xff"}, `pub: --key-delimiter is not UTF-8; write \xNN for bytes`},
 		{[]string{"a..b", "y"}, `pub: invalid topic "a..b": segment 2 is empty`},
 		{[]string{"$tb.x", "y"}, `pub: invalid topic "$tb.x"`},
 		{[]string{"*", "y"}, `pub: invalid topic "*"`},
@@ -64,6 +65,16 @@ func TestPubUsage(t *testing.T) {
 		if end.code != exitInput || !strings.HasPrefix(stderr, "tinybroker: "+c.want+"\nhint: as in tinybroker pub -T ") {
 			t.Errorf("%q: %d, %q", c.args, end.code, stderr)
 		}
+	}
+}
+
+// Who expects of -f - what other tools make of it learns what does that here.
+func TestPubFileDash(t *testing.T) {
+	cleanEnvironment(t)
+	const want = "tinybroker: --file -: no such file or directory\n" +
+		"hint: without --file pub reads standard input; -i whole makes one message of it\n"
+	if _, stderr, end := runHere(t, "input\n", "pub", "x", "-f", "-"); end.code != exitNoInput || stderr != want {
+		t.Errorf("%d, %q", end.code, stderr)
 	}
 }
 

@@ -181,6 +181,15 @@ func TestPubOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.ended(0)
+	for _, c := range []struct{ args, says string }{
+		{"-i whole", "reading one message; Ctrl-D ends it"},
+		{"-i json", "reading messages as JSON, one per line; Ctrl-D ends"},
+		{"-i nul", "reading messages; Ctrl-D ends"},
+		{"-d ;", "reading messages; Ctrl-D ends"},
+	} {
+		p := startOnTerminal(t, append([]string{"pub", "y", "-s", b.address}, strings.Fields(c.args)...))
+		p.shows(c.says + "\r\n")
+	}
 }
 
 func TestColor(t *testing.T) {
