@@ -54,7 +54,7 @@ func (o *benchOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Var(span(&l.Warmup, 0, longest), "warmup", "how long to publish before measuring")
 	fs.Var(whole(&l.Topics, 1, 10_000_000), "topics", "topics to publish to in turn")
 	fs.Var(span(&l.MaxWait, 0, longest), "max-wait", "how long the broker may hold a publisher back before it evicts a slow subscriber; 0: not at all")
-	addBool(fs, &o.embedded, "embedded", "", "start a broker for the run on a free port, and stop it after; --server is not used")
+	addBool(fs, &o.embedded, "embedded", "", "start a broker with default settings for the run, on a free port, and stop it after; --server, and what is said of TLS and tokens, is not used")
 	fs.VarP(choice(&o.output, "text", "json"), "output", "o", "`format`: text or json")
 	o.clientOptions.addFlags(fs)
 }
@@ -166,7 +166,7 @@ func (o *benchOptions) embed(ctx context.Context) (stop func(), err error) {
 		}
 		return nil, failf(exitUnavailable, "bench: --embedded: %w", err)
 	}
-	o.server = broker.Address
+	o.server, o.security = broker.Address, clientSecurity{}
 	return func() { _ = broker.Close() }, nil // what the run has found counts
 }
 

@@ -45,6 +45,17 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
+// The broker of a run is like no other that the environment and the flags may speak of.
+func TestBenchEmbeddedAmongSettings(t *testing.T) {
+	t.Parallel()
+	p := start(t, []string{"bench", "--embedded", "--tls", "-n", "10", "--warmup", "0"},
+		env("TINYBROKER_METRICS_LISTEN=127.0.0.1:0", "TINYBROKER_MAX_IN_FLIGHT=0", "TINYBROKER_TLS_CA=missing.pem"))
+	p.ended(0)
+	if got := p.stdout.String(); !strings.Contains(got, "problems   none") {
+		t.Error(got)
+	}
+}
+
 func TestProgressLine(t *testing.T) {
 	for _, c := range []struct {
 		p    bench.Progress

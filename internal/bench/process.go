@@ -3,11 +3,11 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +32,8 @@ type Broker struct {
 	err    error
 }
 
-// StartBroker runs `serve` of the program at path, with extra arguments, and returns once clients can connect. Close ends it.
+// StartBroker runs `serve` of the program at path, with extra arguments, and returns once clients can connect. Close ends it. What the environment
+// says to other brokers is not handed on: it might want the same address as one of those, or a credential.
 func StartBroker(ctx context.Context, path string, args ...string) (*Broker, error) {
 	dir, err := os.MkdirTemp("", "tinybroker-bench-")
 	if err != nil {
@@ -41,6 +42,7 @@ func StartBroker(ctx context.Context, path string, args ...string) (*Broker, err
 	file := filepath.Join(dir, "address")
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--addr-file", file, "--log-level", "warn"}, args...)
 	b := &Broker{cmd: exec.Command(path, args...), dir: dir, done: make(chan struct{})}
+	b.cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "TINYBROKER_") })
 	b.cmd.Stderr = &b.output
 	if err := b.cmd.Start(); err != nil {
 		_ = os.RemoveAll(dir) // it is empty
@@ -51,7 +53,8 @@ func StartBroker(ctx context.Context, path string, args ...string) (*Broker, err
 		b.err = b.cmd.Wait()
 	}()
 	if err := b.await(ctx, file); err != nil {
-		return nil, errors.Join(fmt.Errorf("start a broker: %w", err), b.Close())
+		_ = b.Close() // why it has ended is known
+		return nil, fmt.Errorf("start a broker: %w", err)
 	}
 	return b, nil
 }

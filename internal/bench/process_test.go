@@ -26,7 +26,17 @@ func TestStartBrokerThatDoesNotStart(t *testing.T) {
 		t.Error("a program that is not there has started")
 	}
 	_, err := StartBroker(t.Context(), script(t, "echo first >&2; echo no room >&2; exit 3"))
-	if err == nil || !strings.Contains(err.Error(), "it ended at once: no room") {
+	if err == nil || err.Error() != "start a broker: it ended at once: no room" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What is set for another broker, or for clients, is not for this one.
+func TestBrokerHasNoSettings(t *testing.T) {
+	t.Setenv("TINYBROKER_METRICS_LISTEN", "127.0.0.1:7711")
+	t.Setenv("GOGC", "33")
+	_, err := StartBroker(t.Context(), script(t, `echo "[$TINYBROKER_METRICS_LISTEN$GOGC]" >&2; exit 1`))
+	if err == nil || !strings.Contains(err.Error(), "[33]") {
 		t.Errorf("got %v", err)
 	}
 }
