@@ -57,10 +57,15 @@ func (s *sender) sendAll() error {
 	return nil
 }
 
+// sendClosed writes the last frame, unless it was the handler that has closed the subscription: the status says why.
 func (s *sender) sendClosed() error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	frame, err := closedFrame(s.sub.Ending(), s.pending)
+	ending := s.sub.Ending()
+	if ending.Reason == core.EndClosed {
+		return nil
+	}
+	frame, err := closedFrame(ending, s.pending)
 	if err != nil {
 		return err
 	}

@@ -288,3 +288,21 @@ func TestQuota(t *testing.T) {
 		return err == nil
 	})
 }
+
+// TestAnErrorHasNoClosedFrame: a subscription that ends with an error of its subscriber's is told that, and not first that it was closed for no reason.
+func TestAnErrorHasNoClosedFrame(t *testing.T) {
+	station := newStation(t, nil)
+	stub := station.stub(t)
+	for range 300 {
+		sub := openPatterns(t, stub, "a")
+		if err := sub.Send(openRequest("b")); err != nil {
+			t.Fatal(err)
+		}
+		frame, err := sub.Recv()
+		if err == nil {
+			t.Fatalf("got %v before the error", frame)
+		}
+		checkStatus(t, err, codes.InvalidArgument, "PROTOCOL")
+		sub.cancel()
+	}
+}
