@@ -2,6 +2,7 @@ package core
 
 import (
 	"container/heap"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -49,7 +50,10 @@ func backoff(attempt int) time.Duration {
 }
 
 // Ack says that deliveries are done. Numbers that are not in flight have no effect but to be counted.
-func (m *Member) Ack(ranges ...SequenceRange) {
+func (m *Member) Ack(ranges ...SequenceRange) { m.AckEach(slices.Values(ranges)) }
+
+// AckEach is Ack for ranges that are read one by one, under the group's lock.
+func (m *Member) AckEach(ranges iter.Seq[SequenceRange]) {
 	g := m.group
 	m.settle(ranges, func(p *parcel) {
 		m.acked += uint64(p.n)
@@ -58,7 +62,10 @@ func (m *Member) Ack(ranges ...SequenceRange) {
 }
 
 // Nack gives deliveries back.
-func (m *Member) Nack(n Nack, ranges ...SequenceRange) {
+func (m *Member) Nack(n Nack, ranges ...SequenceRange) { m.NackEach(n, slices.Values(ranges)) }
+
+// NackEach is Nack for ranges that are read one by one, under the group's lock.
+func (m *Member) NackEach(n Nack, ranges iter.Seq[SequenceRange]) {
 	g := m.group
 	m.settle(ranges, func(p *parcel) {
 		switch n.Action {
@@ -78,6 +85,11 @@ func (m *Member) Nack(n Nack, ranges ...SequenceRange) {
 
 // Extend restarts the ack deadline of deliveries; d counts from now, 0 means the group's ack deadline.
 func (m *Member) Extend(d time.Duration, ranges ...SequenceRange) {
+	m.ExtendEach(d, slices.Values(ranges))
+}
+
+// ExtendEach is Extend for ranges that are read one by one, under the group's lock.
+func (m *Member) ExtendEach(d time.Duration, ranges iter.Seq[SequenceRange]) {
 	g := m.group
 	g.mu.Lock()
 	defer g.unlock()
@@ -87,10 +99,7 @@ func (m *Member) Extend(d time.Duration, ranges ...SequenceRange) {
 	m.setLate(false)
 	defer m.freedLocked()
 	defer func() { m.heard++ }()
-	for i, r := range ranges {
-		if i > 0 && i%rangesAtOnce == 0 {
-			g.letOthersIn()
-		}
+	for r := range g.inTurns(ranges) {
 		if !m.extendLocked(r.First, r.Last, d) {
 			g.counters.ineffective++
 		}
@@ -125,23 +134,30 @@ func (m *Member) searchLocked(first uint64) int {
 // rangesAtOnce is how many ranges of a request are dealt with before others get their turn at the group.
 const rangesAtOnce = 128
 
-// letOthersIn gives others a turn at the group in the middle of a long request.
-func (g *group) letOthersIn() {
-	g.unlock()
-	runtime.Gosched()
-	g.mu.Lock()
+// inTurns hands on ranges, and gives others a turn at the group in the middle of a long request.
+func (g *group) inTurns(ranges iter.Seq[SequenceRange]) iter.Seq[SequenceRange] {
+	return func(yield func(SequenceRange) bool) {
+		n := 0
+		for r := range ranges {
+			if n > 0 && n%rangesAtOnce == 0 {
+				g.unlock()
+				runtime.Gosched()
+				g.mu.Lock()
+			}
+			if n++; !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // settle calls f, which may give it back, for what is in flight of each range, and wakes whoever may go on.
-func (m *Member) settle(ranges []SequenceRange, f func(p *parcel), mayGiveBack bool) {
+func (m *Member) settle(ranges iter.Seq[SequenceRange], f func(p *parcel), mayGiveBack bool) {
 	g := m.group
 	g.mu.Lock()
 	m.lastAck = g.broker.clock.Now()
 	m.setLate(false)
-	for i, r := range ranges {
-		if i > 0 && i%rangesAtOnce == 0 {
-			g.letOthersIn()
-		}
+	for r := range g.inTurns(ranges) {
 		before := m.inFlight
 		m.eachLocked(r.First, r.Last, f)
 		if m.inFlight == before {

@@ -103,6 +103,18 @@ func TestAllBut(t *testing.T) {
 	}
 }
 
+// rangesFromProto is the reverse of rangesToProto.
+func rangesFromProto(in []*tinybrokerv1.SequenceRange) (out ranges) {
+	for _, r := range in {
+		last := r.GetLast()
+		if last == 0 {
+			last = r.GetFirst()
+		}
+		out = append(out, core.SequenceRange{First: r.GetFirst(), Last: last})
+	}
+	return out
+}
+
 // TestAppendAck: what is encoded by hand is what the generated types write.
 func TestAppendAck(t *testing.T) {
 	for _, rs := range []ranges{

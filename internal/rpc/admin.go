@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,26 +20,6 @@ const (
 type adminService struct {
 	tinybrokerv1.UnimplementedAdminServiceServer
 	server *Server
-}
-
-// adminServiceDesc is the generated description with one difference: a request that is no protobuf gets our status.
-var adminServiceDesc = func() grpc.ServiceDesc {
-	d := tinybrokerv1.AdminService_ServiceDesc
-	d.Streams = slices.Clone(d.Streams)
-	for i := range d.Streams {
-		if d.Streams[i].StreamName == "Watch" {
-			d.Streams[i].Handler = handleWatch
-		}
-	}
-	return d
-}()
-
-func handleWatch(srv any, stream grpc.ServerStream) error {
-	var request tinybrokerv1.WatchRequest
-	if err := receive(stream, &request); err != nil {
-		return err
-	}
-	return srv.(*adminService).Watch(&request, &grpc.GenericServerStream[tinybrokerv1.WatchRequest, tinybrokerv1.WatchResponse]{ServerStream: stream})
 }
 
 // Watch implements AdminServiceServer.

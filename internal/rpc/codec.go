@@ -1,11 +1,15 @@
 package rpc
 
 import (
+	"fmt"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	pb "google.golang.org/protobuf/proto"
+
+	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
 // rawFrame is a gRPC message as bytes. Sent or received in place of a generated type, it passes the codec untouched.
@@ -41,14 +45,32 @@ func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.proto.Unmarshal(data, v)
 }
 
-// receive reads the next request of a stream into m. Where the codec did it, gRPC itself would answer what is not valid
-// protobuf, with INTERNAL.
-func receive(stream grpc.ServerStream, m pb.Message) error {
+// The most bytes of a request that is no publish. What is legal is much shorter: gRPC hands over sixteen megabytes, inflated from as many kilobytes,
+// and more than one service answers with what it was asked, or keeps it.
+const (
+	maxSubscriberRequest = 1 << 20  // 65 536 deliveries, every other one of them acknowledged, take up to 800 KiB
+	maxOtherRequest      = 16 << 10 // of the services beside BrokerService
+)
+
+// receiveRequest reads the next request of a stream that is no publish, of at most limit bytes.
+func receiveRequest(stream grpc.ServerStream, limit int) ([]byte, error) {
 	var frame rawFrame
 	if err := stream.RecvMsg(&frame); err != nil {
+		return nil, err
+	}
+	if n := len(frame.data); n > limit {
+		return nil, fmt.Errorf("%w: a request of %d bytes, the most is %d", core.ErrProtocol, n, limit)
+	}
+	return frame.data, nil
+}
+
+// receive reads the next request into m. Where the codec did it, gRPC itself would answer what is not valid protobuf, with INTERNAL.
+func receive(stream grpc.ServerStream, m pb.Message) error {
+	frame, err := receiveRequest(stream, maxOtherRequest)
+	if err != nil {
 		return err
 	}
-	if err := pb.Unmarshal(frame.data, m); err != nil {
+	if pb.Unmarshal(frame, m) != nil {
 		return errMalformed
 	}
 	return nil

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"iter"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -52,23 +53,23 @@ func join(b *core.Broker, open *tinybrokerv1.OpenSubscription, peer string, acce
 	return m, nil
 }
 
-// answer deals with one request of a member's subscriber after `open`.
-func answer(m *core.Member, request *tinybrokerv1.SubscribeRequest) error {
+// answer deals with one request of a member's subscriber after `open`; ranges are those of readRequest.
+func answer(m *core.Member, request *tinybrokerv1.SubscribeRequest, ranges iter.Seq[core.SequenceRange]) error {
 	switch r := request.GetRequest().(type) {
 	case *tinybrokerv1.SubscribeRequest_Ack:
-		m.Ack(rangesFromProto(r.Ack.GetRanges())...)
+		m.AckEach(ranges)
 	case *tinybrokerv1.SubscribeRequest_Nack:
 		nack, err := nackFromProto(r.Nack)
 		if err != nil {
 			return err
 		}
-		m.Nack(nack, rangesFromProto(r.Nack.GetRanges())...)
+		m.NackEach(nack, ranges)
 	case *tinybrokerv1.SubscribeRequest_Extend:
 		d, err := durationFromProto("deadline", r.Extend.GetDeadline())
 		if err != nil {
 			return err
 		}
-		m.Extend(min(d, maxRequestDuration), rangesFromProto(r.Extend.GetRanges())...)
+		m.ExtendEach(min(d, maxRequestDuration), ranges)
 	case *tinybrokerv1.SubscribeRequest_Leave:
 		m.Leave()
 	case *tinybrokerv1.SubscribeRequest_Open:

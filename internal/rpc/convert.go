@@ -130,17 +130,6 @@ func openedResponse(b *core.Broker, c consumer) *tinybrokerv1.SubscribeResponse 
 	return &tinybrokerv1.SubscribeResponse{Opened: opened}
 }
 
-func rangesFromProto(ranges []*tinybrokerv1.SequenceRange) []core.SequenceRange {
-	out := make([]core.SequenceRange, len(ranges))
-	for i, r := range ranges {
-		out[i] = core.SequenceRange{First: r.GetFirst(), Last: max(r.GetFirst(), r.GetLast())}
-		if r.GetLast() != 0 {
-			out[i].Last = r.GetLast()
-		}
-	}
-	return out
-}
-
 func nackFromProto(n *tinybrokerv1.Nack) (core.Nack, error) {
 	nack := core.Nack{Reason: n.GetReason()}
 	switch n.GetAction() {

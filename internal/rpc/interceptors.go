@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -169,7 +170,12 @@ func (s *observedStream) Context() context.Context { return s.ctx }
 // RecvMsg implements grpc.ServerStream.
 func (s *observedStream) RecvMsg(m any) error {
 	s.in.settle()
-	err := s.ServerStream.RecvMsg(m)
+	var err error
+	if decoded, ok := m.(proto.Message); ok {
+		err = receive(s.ServerStream, decoded)
+	} else {
+		err = s.ServerStream.RecvMsg(m)
+	}
 	if err == nil {
 		s.in.given()
 	}

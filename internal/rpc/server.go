@@ -21,6 +21,7 @@ import (
 
 	"codeberg.org/tinybroker/tinybroker/internal/auth"
 	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
 // Sizes and times of the transport, the same at both ends where both have them (design: the fast path, operations).
@@ -139,9 +140,9 @@ func NewServer(broker *core.Broker, o ServerOptions) *Server {
 	health := &healthService{broker: broker, services: map[string]bool{"": true}}
 	unary := map[string]bool{} // by full name
 	for d, implementation := range map[*grpc.ServiceDesc]any{
-		&adminServiceDesc:              &adminService{server: s},
-		&brokerServiceDesc:             &brokerService{server: s},
-		&healthgrpc.Health_ServiceDesc: health,
+		&tinybrokerv1.AdminService_ServiceDesc: &adminService{server: s},
+		&brokerServiceDesc:                     &brokerService{server: s},
+		&healthgrpc.Health_ServiceDesc:         health,
 	} {
 		s.grpc.RegisterService(requestsLate(d, unary), implementation)
 	}

@@ -170,8 +170,14 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 // firstRequest waits for the first request, for some time, or until the broker drains.
 func (s *brokerService) firstRequest(stream subscribeStream) (*tinybrokerv1.SubscribeRequest, error) {
 	session := sessionOf(stream.Context())
-	request := new(tinybrokerv1.SubscribeRequest)
-	received := s.server.start(func() error { return receive(stream, request) })
+	var request *tinybrokerv1.SubscribeRequest
+	received := s.server.start(func() error {
+		frame, err := receiveRequest(stream, maxSubscriberRequest)
+		if err == nil {
+			request, _, err = readRequest(frame)
+		}
+		return err
+	})
 	timeout := time.NewTimer(s.server.options.times.open)
 	defer timeout.Stop()
 	select {
@@ -194,8 +200,7 @@ func listen(stream subscribeStream, sub consumer) error {
 	m, isMember := sub.(*core.Member)
 	left := false
 	for {
-		var request tinybrokerv1.SubscribeRequest
-		err := receive(stream, &request)
+		frame, err := receiveRequest(stream, maxSubscriberRequest)
 		if errors.Is(err, io.EOF) {
 			if isMember && left {
 				m.Left()
@@ -205,10 +210,14 @@ func listen(stream subscribeStream, sub consumer) error {
 		if err != nil {
 			return err
 		}
+		request, ranges, err := readRequest(frame)
+		if err != nil {
+			return err
+		}
 		if isMember {
-			err = answer(m, &request)
+			err = answer(m, request, ranges)
 		} else {
-			err = answerBroadcast(sub, &request)
+			err = answerBroadcast(sub, request)
 		}
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -72,6 +73,19 @@ type field struct {
 	number   uint64 // of a varint
 	width    int    // of a varint: the bytes that it takes
 	overlong bool   // the tag or the length is spelt in a way that not every protobuf library reads
+}
+
+// fieldsOf returns the fields of b, as far as they are whole and legal.
+func fieldsOf(b []byte) iter.Seq[field] {
+	return func(yield func(field) bool) {
+		for len(b) > 0 {
+			f, rest, ok := nextField(b)
+			if !ok || !yield(f) {
+				return
+			}
+			b = rest
+		}
+	}
 }
 
 // nextField takes the first field off b and returns the rest. ok is false when b does not begin with a whole legal field.
