@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/user"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -119,8 +117,8 @@ func (o *clientOptions) dialError(ctx context.Context, err error) error {
 	if isRefusedCertificate(cause) {
 		return failf(exitAuth, "%s", text)
 	}
-	if rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "no such socket") {
-		text += ". Start one with: " + o.serveCommand()
+	if listen := rpc.ListenAddress(o.server); listen != "" && (cause == "connection refused" || cause == "no such socket") {
+		text += ". Start one with: " + serveCommand(listen)
 	} else if !rpc.IsLocal(o.server) && (cause == "connection refused" || cause == "timed out") {
 		// The usual reason on another machine, and one that nobody sees there.
 		return withHint(failf(exitUnavailable, "%s", text), "a broker can be reached from other machines only where --listen says so")
@@ -128,12 +126,8 @@ func (o *clientOptions) dialError(ctx context.Context, err error) error {
 	return failf(exitUnavailable, "%s", text)
 }
 
-// serveCommand starts a broker where the client looks for it.
-func (o *clientOptions) serveCommand() string {
-	address := o.server
-	if _, isSocket := socketPath(address); !isSocket && !strings.Contains(address, ":") {
-		address = net.JoinHostPort(address, rpc.DefaultPort)
-	}
+// serveCommand starts a broker that listens on an address.
+func serveCommand(address string) string {
 	if address == defaultServer {
 		return "tinybroker serve"
 	}

@@ -23,6 +23,7 @@ func TestUnreachable(t *testing.T) {
 		{[]string{"pub", "x", "y"}, "tinybroker: cannot reach broker at 127.0.0.1:1: connection refused. Start one with: tinybroker serve --listen 127.0.0.1:1\n"},
 		{[]string{"sub", "x"}, "tinybroker: cannot reach broker at 127.0.0.1:1: connection refused. Start one with: tinybroker serve --listen 127.0.0.1:1\n"},
 		{[]string{"status"}, "tinybroker: cannot reach broker at 127.0.0.1:1: connection refused. Start one with: tinybroker serve --listen 127.0.0.1:1\n"},
+		{[]string{"status", "-s", "dns:///127.0.0.1:1"}, "tinybroker: cannot reach broker at dns:///127.0.0.1:1: connection refused. Start one with: tinybroker serve --listen 127.0.0.1:1\n"},
 		{[]string{"status", "-s", "unix:///nowhere/x.sock"}, "tinybroker: cannot reach broker at unix:///nowhere/x.sock: no such socket. Start one with: tinybroker serve --listen unix:///nowhere/x.sock\n"},
 		{[]string{"status", "-s", "host.invalid:7710"}, "tinybroker: cannot reach broker at host.invalid:7710: no such host\n"},
 	} {

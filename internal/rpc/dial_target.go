@@ -70,6 +70,9 @@ func parseHost(s string) (target, error) {
 		if _, notIP := netip.ParseAddr(host); notIP != nil && strings.Contains(host, ":") {
 			return target{}, fmt.Errorf("%q is not host:port", s)
 		}
+		if _, err := strconv.ParseUint(host, 10, 16); err == nil {
+			return target{}, fmt.Errorf("%q is not host:port; write 127.0.0.1:%s", s, host)
+		}
 	}
 	if host == "" {
 		host = "localhost"
@@ -109,6 +112,19 @@ func dialLoopback(ctx context.Context, address string) (net.Conn, error) {
 func IsLocal(s string) bool {
 	t, err := parseTarget(s)
 	return err == nil && t.local
+}
+
+// ListenAddress is what a broker has to listen on for a target on this machine to reach it; empty: the target is elsewhere, or a broker
+// cannot listen there.
+func ListenAddress(s string) string {
+	t, err := parseTarget(s)
+	switch {
+	case err != nil || !t.local || strings.HasPrefix(s, "unix-abstract:"):
+		return ""
+	case t.host == "":
+		return s
+	}
+	return t.host
 }
 
 // proxy returns the proxy that the environment sets for t, without its credentials, or "".

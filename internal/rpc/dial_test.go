@@ -63,7 +63,7 @@ func TestParseTarget(t *testing.T) {
 			t.Errorf("IsLocal(%q) is %v", test.in, !test.local)
 		}
 	}
-	for _, in := range []string{"", "a:b:c", "http://broker:99", "nats://broker", "unix:", "unix://", "unix://tb.sock", "unix://run/tb.sock", "dns:///", "dns:", "dns://x", "broker:", "a b:1", "a/b", "127.0.0.1:99999", ":abc", "127.0.0.1:17820/", "broker:0", "broker:-1", "broker:http", "dns:///broker:65536"} {
+	for _, in := range []string{"", "7710", "a:b:c", "http://broker:99", "nats://broker", "unix:", "unix://", "unix://tb.sock", "unix://run/tb.sock", "dns:///", "dns:", "dns://x", "broker:", "a b:1", "a/b", "127.0.0.1:99999", ":abc", "127.0.0.1:17820/", "broker:0", "broker:-1", "broker:http", "dns:///broker:65536"} {
 		if got, err := parseTarget(in); err == nil {
 			t.Errorf("%q is taken for %+v", in, got)
 		}
@@ -72,6 +72,19 @@ func TestParseTarget(t *testing.T) {
 		}
 		if IsLocal(in) {
 			t.Errorf("%q is local", in)
+		}
+	}
+}
+
+// A broker that is told to listen where ListenAddress says is reached at the target.
+func TestListenAddress(t *testing.T) {
+	for in, want := range map[string]string{
+		"127.0.0.1:99": "127.0.0.1:99", "localhost": "localhost:7710", ":99": "localhost:99", "::1": "[::1]:7710", "[::1]:99": "[::1]:99",
+		"dns:///localhost:99": "localhost:99", "/run/tb.sock": "/run/tb.sock", "unix:tb.sock": "unix:tb.sock", "unix:///tb.sock": "unix:///tb.sock",
+		"unix-abstract:tb": "", "broker:99": "", "10.0.0.1:99": "", "7710": "", "": "",
+	} {
+		if got := ListenAddress(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
 }
