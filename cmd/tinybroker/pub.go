@@ -103,7 +103,8 @@ framing:
   len    4 bytes of length, most significant first, then as many bytes
   json   one object a line, as sub -o json writes: topic, key, headers, time,
          and data or data_base64. TOPIC may be left out; given, it replaces the
-         topic of every line, as -k and -H replace key and headers.
+         topic of every line, as -k does the key. -H adds a header, or replaces
+         the one of that name.
 
 The exit code is 0 only when the broker has confirmed every message. When the
 connection is lost, what is unconfirmed is sent again once it is back: a message
