@@ -130,7 +130,12 @@ type jsonMessage struct {
 
 // parseMessageJSON reads one line. A line without a time is a new message and gets now; "time":null stays not set.
 func parseMessageJSON(line []byte, now time.Time) (*core.Message, error) {
-	if !utf8.Valid(line) {
+	switch {
+	case bytes.HasPrefix(line, []byte("\xff\xfe")), bytes.HasPrefix(line, []byte("\xfe\xff")): // what PowerShell writes to files
+		return nil, errors.New("the line looks like UTF-16; UTF-8 is wanted")
+	case bytes.HasPrefix(line, []byte("\uFEFF")):
+		return nil, errors.New("the line begins with a byte order mark; UTF-8 without one is wanted")
+	case !utf8.Valid(line):
 		return nil, errors.New("the line is not UTF-8; binary data goes into data_base64")
 	}
 	if loneSurrogate(line) {

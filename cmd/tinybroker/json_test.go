@@ -121,6 +121,8 @@ func TestParseMessageJSON(t *testing.T) {
 		{"the second half alone", `{"data":"\ude00x"}`, "", "surrogate"},
 		{"two first halves", `{"data":"\ud83d\ud83d\ude00"}`, "", "surrogate"},
 		{"not UTF-8", "{\"data\":\"\xff\"}", "", "not UTF-8"},
+		{"UTF-16", "\xff\xfe{\x00", "", "looks like UTF-16"},
+		{"a byte order mark", "\xef\xbb\xbf{\"data\":\"\"}", "", "begins with a byte order mark"},
 		{"number as data", `{"data":5}`, "", "data: a JSON number where a string belongs"},
 		{"a number as headers", `{"headers":5,"data":""}`, "", "headers: a JSON number where an object of strings belongs"},
 		{"headers of numbers", `{"headers":{"a":1},"data":""}`, "", "headers: a JSON number where a string belongs"},

@@ -144,10 +144,15 @@ func runLs(ctx context.Context, a *app, o *lsOptions) error {
 	if err != nil {
 		return &writeError{err}
 	}
-	if shown, all := rowsOf(snap, o.view); shown < all {
+	tellCut(n, snap, o.view)
+	return nil
+}
+
+// tellCut says that there are more rows of a view than the snapshot has.
+func tellCut(n *notices, snap *core.Snapshot, v core.View) {
+	if shown, all := rowsOf(snap, v); shown < all {
 		n.info("%d of %d rows; see --limit", shown, all)
 	}
-	return nil
 }
 
 // rowsOf counts the rows of a view: those in the snapshot, and those there are.

@@ -127,8 +127,11 @@ var formatFuncs = template.FuncMap{
 	"hex":    func(s string) string { return hex.EncodeToString([]byte(s)) },
 	"base64": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 	"json": func(v any) (string, error) {
-		if s, ok := v.(string); ok {
-			return string(appendJSONString(nil, s)), nil
+		switch v := v.(type) {
+		case string:
+			return string(appendJSONString(nil, v)), nil
+		case map[string]string: // as in -o json, where none are an empty object
+			return string(appendJSONHeaders(nil, v)), nil
 		}
 		b, err := json.Marshal(v)
 		return string(b), err

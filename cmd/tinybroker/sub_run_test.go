@@ -71,3 +71,23 @@ func TestAdviceToTheEvicted(t *testing.T) {
 		}
 	}
 }
+
+// Templates write JSON as -o json does, of a message without headers too.
+func TestTemplateJSON(t *testing.T) {
+	f, err := templateFormat("{{json .Headers}} {{json .Key}} {{json .Size}}", "\n", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		headers map[string]string
+		want    string
+	}{
+		{nil, "{} \"<&>\" 0\n"},
+		{map[string]string{"b": "<&>", "a": "\xff"}, "{\"a\":\"\\ufffd\",\"b\":\"<&>\"} \"<&>\" 0\n"},
+	} {
+		got, err := f(nil, &rpc.Delivery{Message: core.Message{Topic: "t", Key: "<&>", Headers: c.headers}})
+		if err != nil || string(got) != c.want {
+			t.Errorf("%q, %v, want %q", got, err, c.want)
+		}
+	}
+}

@@ -82,6 +82,9 @@ func (p *topPrinter) print(snap *core.Snapshot) error {
 	if err != nil {
 		return &writeError{err}
 	}
+	if p.printed == 1 && p.o.view() != core.ViewOverview {
+		tellCut(p.notices, snap, p.o.view())
+	}
 	return nil
 }
 
