@@ -12,6 +12,9 @@ type Batch struct {
 	// MaxWait is the publisher's patience: how long it will be held back by receivers whose queues are more than three quarters full, before their
 	// overflow policy applies. It runs anew whenever some messages of the batch are queued, but is not spent twice on one receiver. 0: not at all.
 	MaxWait time.Duration
+	// Admitted is called once the broker accounts for Data, which patience may put off for as long as memory is full; not at all if Data is
+	// refused. It must not block. May be nil.
+	Admitted func()
 }
 
 // Run is a piece of a batch: neighbouring records on one topic. They are routed, queued and counted together.

@@ -37,6 +37,9 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 		}
 		return err
 	}
+	if batch.Admitted != nil {
+		batch.Admitted()
+	}
 	// Runs that outweigh the batch itself are accounted for while they are there, which may be as long as the publisher waits.
 	if weight := int64(len(batch.Runs)-usualRuns) * runOverhead; weight > 0 {
 		b.memory.used.Add(weight)

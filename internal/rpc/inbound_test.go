@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -383,4 +384,48 @@ func TestHeaderThatEndsWithNothing(t *testing.T) {
 	}
 	_ = c.Close()
 	eventually(t, "nothing is held", func() bool { return in.held.Load() == 0 && in.calls.Load() == 0 })
+}
+
+// TestWhoWaitsForMemoryTakesMemory: what publishers with patience have sent, and the broker has no room for yet, is bounded like what they have sent in
+// part.
+func TestWhoWaitsForMemoryTakesMemory(t *testing.T) {
+	station := newStation(t, func(o *core.Options, _ *ServerOptions) {
+		o.MaxMemory, o.GroupCapacityBytes = 8<<20, 8<<20
+	})
+	in := station.server.inbound
+	stub := station.stub(t)
+	member := open(t, stub, &tinybrokerv1.OpenSubscription{TopicPatterns: []string{"w"}, ConsumerGroup: "g", MaxInFlight: 1})
+	var err error
+	for err == nil {
+		_, err = stub.Publish(within(t, 10*time.Second), &tinybrokerv1.PublishRequest{Topic: "w", Payload: make([]byte, 1<<20-100)})
+	}
+	before := memoryInUse()
+	frame, err := proto.Marshal(&tinybrokerv1.PublishStreamRequest{
+		MaxWait:  durationpb.New(time.Minute),
+		Messages: []*tinybrokerv1.Message{{Topic: "w", Payload: make([]byte, 1<<20-100)}, {Topic: "w", Payload: make([]byte, 1<<20-100)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const publishers = 60
+	ended := make(chan error, publishers)
+	for range publishers {
+		stream, err := stub.PublishStream(within(t, 30*time.Second), grpc.ForceCodecV2(newRawCodec()))
+		if err == nil {
+			err = stream.SendMsg(frameOfBytes(frame))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, err := stream.Recv()
+			ended <- err
+		}()
+		time.Sleep(20 * time.Millisecond) // for the broker to have read it
+	}
+	checkStatus(t, <-ended, codes.ResourceExhausted, "BROKER_MEMORY")
+	if used := memoryInUse() - before; used > in.limit+station.broker.Options().MaxMemory+publishers*(512<<10) {
+		t.Errorf("%d MiB in use, %d accounted for", used>>20, in.held.Load()>>20)
+	}
+	member.cancel()
 }

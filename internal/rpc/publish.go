@@ -55,14 +55,13 @@ func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybroke
 		broker.CountRefused(err, 1)
 		return nil, err
 	}
-	inCallOf(ctx).settle() // the broker accounts for it from here on
 	runs := [1]core.Run{{Topic: topic, End: len(record), Count: 1, Keyed: true}}
 	if maxWait > 0 {
 		var release func()
 		ctx, release = session.hold(ctx)
 		defer release()
 	}
-	if err := broker.Publish(ctx, &core.Batch{Data: record, Runs: runs[:], MaxWait: maxWait}); err != nil {
+	if err := broker.Publish(ctx, &core.Batch{Data: record, Runs: runs[:], MaxWait: maxWait, Admitted: inCallOf(ctx).settle}); err != nil {
 		if why := session.why(); why != nil {
 			return nil, why
 		}

@@ -30,7 +30,7 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 		return core.ErrDraining
 	default:
 	}
-	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream, ctx: ctx, session: session}
+	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream, ctx: ctx, session: session, settle: inCallOf(ctx).settle}
 	select {
 	case err := <-s.server.start(p.run):
 		return err
@@ -54,6 +54,7 @@ type publishStream struct {
 	// ctx is the stream's and ends with the right to publish, too.
 	ctx     context.Context
 	session *session
+	settle  func() // of its inCall
 
 	mu      sync.Mutex // held from a frame's publication until its receipt is sent
 	stopped bool
@@ -113,8 +114,7 @@ func (p *publishStream) publish(frame []byte) error {
 	if p.scan.rest > 0 {
 		return p.publishPieces(frame)
 	}
-	inCallOf(p.stream.Context()).settle() // the broker accounts for it from here on
-	return p.publishScanned(frame, p.scan.maxWait)
+	return p.publishScanned(frame, p.scan.maxWait, p.settle)
 }
 
 // publishPieces publishes a frame of many runs a part at a time. The frame has been scanned for the first time. Parts are copied, so that a
@@ -127,7 +127,7 @@ func (p *publishStream) publishPieces(frame []byte) error {
 			rest = len(frame)
 		}
 		begun := time.Now()
-		if err := p.publishScanned(bytes.Clone(frame[:rest]), patience); err != nil {
+		if err := p.publishScanned(bytes.Clone(frame[:rest]), patience, nil); err != nil {
 			return err
 		}
 		if frame = frame[rest:]; len(frame) == 0 {
@@ -141,8 +141,8 @@ func (p *publishStream) publishPieces(frame []byte) error {
 	}
 }
 
-// publishScanned publishes what was scanned, which is in data.
-func (p *publishStream) publishScanned(data []byte, maxWait time.Duration) error {
+// publishScanned publishes what was scanned, which is in data. admitted is called once the broker accounts for that.
+func (p *publishStream) publishScanned(data []byte, maxWait time.Duration, admitted func()) error {
 	may := p.session.publishing()
 	for _, r := range p.scan.runs {
 		if r.err == nil {
@@ -155,7 +155,7 @@ func (p *publishStream) publishScanned(data []byte, maxWait time.Duration) error
 	if p.stopped {
 		return core.ErrDraining
 	}
-	err := p.broker.Publish(p.ctx, &core.Batch{Data: data, Runs: p.runs, MaxWait: maxWait})
+	err := p.broker.Publish(p.ctx, &core.Batch{Data: data, Runs: p.runs, MaxWait: maxWait, Admitted: admitted})
 	// Receivers have just been woken. They go first: a receipt written now would be on a processor that they wait for.
 	runtime.Gosched()
 	whole, sendErr := p.confirm()
