@@ -1,13 +1,15 @@
 package core
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing/synctest"
 	"time"
 )
 
 // judgeOrder: a key's messages come in order and to one member; without a key, what waits in a lane comes in order.
-func (g *modelGroup) judgeOrder(m *modelMember, x *modelMessage, before map[int]position) {
+func (g *modelGroup) judgeOrder(m *modelMember, x *modelMessage, before, after map[int]position) {
 	for _, y := range g.messages {
 		switch {
 		case y == x:
@@ -18,7 +20,8 @@ func (g *modelGroup) judgeOrder(m *modelMember, x *modelMessage, before map[int]
 		case m.real.onProbation(): // gets what has never been delivered
 		case x.key == "" && y.key == "" && y.holder == nil && y.id < x.id:
 			px, py := before[x.id], before[y.id]
-			if px.where == "lane" && py.where == "lane" && px.lane == py.lane && px.suspect == py.suspect {
+			stays := after[y.id].where == "lane" && after[y.id].lane == py.lane // it has not been taken over by another lane on the way
+			if px.where == "lane" && py.where == "lane" && px.lane == py.lane && px.suspect == py.suspect && stays {
 				g.t.Errorf("%s: message %d comes before message %d of the same lane", g.name, x.id, y.id)
 			}
 		}
@@ -91,7 +94,14 @@ func (g *modelGroup) positions() map[int]position {
 func (w *groupWorld) check() {
 	synctest.Wait()
 	for _, g := range w.groups {
-		g.due() // what was due at once
+		g.due() // what was due at once, and may be so again when members have gone
+	}
+	w.checkLetters()
+	if w.draining {
+		w.checkDrain()
+	}
+	for _, g := range w.groups {
+		g.due()
 		if g.real != nil {
 			g.checkBooks(g.checkMessages())
 		}
@@ -102,9 +112,62 @@ func (w *groupWorld) check() {
 	}
 }
 
+// modelLetter says what a dead letter is of.
+func modelLetter(group, topic string, attempts, id int) string {
+	return fmt.Sprintf("%s=%d;%s=%s;%s=%s;|%d", HeaderAttempts, attempts, HeaderGroup, group, HeaderTopic, topic, id)
+}
+
+// checkLetters: there is a letter of each message that has died.
+func (w *groupWorld) checkLetters() {
+	var got []string
+	for _, payload := range takeAll(w.letters) {
+		payload, _, _ = strings.Cut(payload, ":x") // of the message itself
+		before, after, _ := strings.Cut(payload, HeaderReason+"=")
+		_, after, _ = strings.Cut(after, ";")
+		got = append(got, before+strings.TrimSuffix(after, ":"))
+	}
+	slices.Sort(got)
+	slices.Sort(w.buried)
+	if !slices.Equal(got, w.buried) {
+		w.t.Errorf("the dead letters are\n%q, want\n%q", got, w.buried)
+	}
+	w.buried = nil
+}
+
+// checkDrain: the members of a group stay as long as there may be something for one of them, and go then; and so do those who take dead letters, as long
+// as any group has something.
+func (w *groupWorld) checkDrain() {
+	working := false
+	for _, g := range w.groups {
+		works := false
+		for id, pos := range g.positions() {
+			due := pos.where == "lane" || pos.where == "delayed" && (w.cutOff.IsZero() || pos.due.Before(w.cutOff))
+			works = works || g.messages[id].holder != nil || due && len(pos.lane.members) > 0
+		}
+		for _, m := range slices.Clone(g.members) {
+			if gone := m.real.Ending().Reason == EndShuttingDown; gone == works {
+				w.t.Errorf("%s: %p has gone in a drain: %v; there is something for one of its group: %v", g.name, m.real, gone, works)
+			} else if gone {
+				g.ended(m, true)
+			}
+		}
+		working = working || works
+	}
+	if gone := w.letters.Ending().Reason == EndShuttingDown; gone && working {
+		w.t.Error("who takes dead letters has gone, and there may be more")
+	} else if !gone && !working {
+		w.t.Error("who takes dead letters stays for nothing")
+	}
+}
+
 // checkMemory: what is accounted for is each frame once, and what each message and each key in a group may take beside.
 func (w *groupWorld) checkMemory() {
 	frames := map[*frame]bool{}
+	for _, h := range w.holds {
+		for _, f := range h.frames {
+			frames[f] = true
+		}
+	}
 	var want int64
 	for _, g := range w.groups {
 		for _, m := range g.members {
@@ -164,7 +227,7 @@ func (g *modelGroup) checkMessages() GroupStats {
 		if (pos.where == "lane") && !x.due.IsZero() {
 			g.t.Errorf("%s: message %d waits in a lane and is due %v", g.name, id, x.due)
 		}
-		if !p.lane.patterns.Match(x.topic) {
+		if !p.lane.matches(x.topic) {
 			g.t.Errorf("%s: message %d on %s is in the lane of %q", g.name, id, x.topic, p.lane.name)
 		}
 		if g.real.lanes[p.lane.name] != p.lane {
@@ -173,7 +236,7 @@ func (g *modelGroup) checkMessages() GroupStats {
 		// Where a great many wait, only the oldest are looked at.
 		if l := p.lane; pos.where == "lane" && len(l.members) > 0 && l.spare() < 0 && l.shared < fewLooks/4 {
 			for _, other := range g.real.lanes {
-				if other != l && other.patterns.Match(x.topic) && other.spare() > 0 {
+				if other != l && other.matches(x.topic) && other.spare() > 0 {
 					g.t.Errorf("%s: message %d waits in lane %q, which is short of %d, while %q could take %d", g.name, id, l.name, -l.spare(), other.name, other.spare())
 				}
 			}
@@ -183,7 +246,7 @@ func (g *modelGroup) checkMessages() GroupStats {
 				g.t.Errorf("%s: message %d waits aside for a lane without members, which does not know", g.name, id)
 			}
 			for _, l := range g.real.lanes {
-				if len(l.members) > 0 && l.patterns.Match(x.topic) {
+				if len(l.members) > 0 && l.matches(x.topic) {
 					g.t.Errorf("%s: message %d waits in a lane without members though that of %q has some", g.name, id, l.name)
 				}
 			}

@@ -2,10 +2,10 @@ package core
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"testing/synctest"
 	"time"
 )
@@ -20,19 +20,30 @@ type modelGroup struct {
 
 	members  []*modelMember
 	messages map[int]*modelMessage
-	lanes    map[string]time.Time // by their patterns: when one without members goes; zero while it has some
+	lanes    map[string]*modelLane
 	linger   time.Time
 
 	accepted, acked, dead, delivered, redelivered, expired, ineffective, dropped uint64
 }
 
-type modelMember struct {
-	real     *Member
+// modelLane is whose messages a group takes.
+type modelLane struct {
 	patterns *PatternSet
-	leaving  bool
-	delivery *Delivery // taken and not settled
-	since    time.Time // when it was taken
-	sequence uint64
+	may      *Permission
+	goes     time.Time // zero while it has members
+}
+
+func (l *modelLane) matches(topic string) bool { return l.patterns.Match(topic) && l.may.Match(topic) }
+
+type modelMember struct {
+	*modelLane
+	real      *Member
+	leaving   bool
+	delivery  *Delivery // taken and not settled
+	since     time.Time // when it was taken
+	sequence  uint64
+	writtenTo uint64    // the last delivery number that is known to be written
+	progress  time.Time // when the transport last wrote something
 }
 
 type modelMessage struct {
@@ -45,12 +56,15 @@ type modelMessage struct {
 	holder   *modelMember // nil: it waits
 	sequence uint64
 	deadline time.Time
+	written  time.Time // zero: the deadline counts from there
 }
 
 func (g *modelGroup) join() {
 	patterns := groupModelPatterns[g.rng.IntN(g.kinds)]
+	may := groupModelAllowed[g.rng.IntN(g.allowed)]
 	o := JoinOptions{
 		Group:       g.name,
+		Access:      Access{Receive: may},
 		ID:          g.name + []string{"", "1", "2"}[g.rng.IntN(3)],
 		Patterns:    patterns,
 		MaxInFlight: []int{1, 2, 5, 20}[g.rng.IntN(4)],
@@ -60,6 +74,9 @@ func (g *modelGroup) join() {
 		o.ID = ""
 	}
 	joined, err := g.b.Join(o)
+	if errors.Is(err, ErrNotAllowed) {
+		return
+	}
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -67,13 +84,17 @@ func (g *modelGroup) join() {
 	set, _ := ParsePatterns(patterns)
 	if g.real == nil {
 		g.messages = map[int]*modelMessage{}
-		g.lanes = map[string]time.Time{}
+		g.lanes = map[string]*modelLane{}
 		g.accepted, g.acked, g.dead, g.delivered, g.redelivered, g.expired, g.ineffective, g.dropped = 0, 0, 0, 0, 0, 0, 0, 0
 	}
 	g.real = joined.group
-	m := &modelMember{real: joined, patterns: set}
+	name := laneName(set, may)
+	if g.lanes[name] == nil {
+		g.lanes[name] = &modelLane{patterns: set, may: may}
+	}
+	m := &modelMember{real: joined, modelLane: g.lanes[name]}
 	g.members = append(g.members, m)
-	g.lanes[laneName(set, nil)] = time.Time{}
+	m.goes = time.Time{}
 	g.linger = time.Time{}
 	for _, old := range g.members {
 		if old != m && o.ID != "" && old.real.ID() == o.ID {
@@ -87,8 +108,8 @@ func (g *modelGroup) published(p post) {
 	if g.real == nil {
 		return
 	}
-	for name := range g.lanes {
-		if set, _ := ParsePatterns(strings.Split(name, "\n")); set.Match(p.topic) {
+	for _, l := range g.lanes {
+		if l.matches(p.topic) {
 			id := modelID(p.payload)
 			g.messages[id] = &modelMessage{id: id, topic: p.topic, key: p.key}
 			g.accepted++
@@ -111,7 +132,7 @@ func (g *modelGroup) take(m *modelMember) {
 		}
 		return
 	}
-	list := records(d)
+	list, after := records(d), g.positions()
 	g.note("%s: %p takes %d from %d on, attempt %d", g.name, m.real, len(list), d.FirstSequence, d.Attempt)
 	if d.FirstSequence != m.sequence+1 {
 		g.t.Errorf("delivery begins with %d after %d", d.FirstSequence, m.sequence)
@@ -121,7 +142,7 @@ func (g *modelGroup) take(m *modelMember) {
 	for _, payload := range list {
 		m.sequence++
 		inFlight++
-		g.deliver(m, modelID(payload), d.Attempt, before)
+		g.deliver(m, modelID(payload), d.Attempt, before, after)
 	}
 	if g.settings.Ack == AckExplicit && inFlight > m.real.MaxInFlight() {
 		g.t.Errorf("%d in flight, more than %d", inFlight, m.real.MaxInFlight())
@@ -134,15 +155,15 @@ func (g *modelGroup) take(m *modelMember) {
 	}
 }
 
-func (g *modelGroup) deliver(m *modelMember, id, attempt int, before map[int]position) {
+func (g *modelGroup) deliver(m *modelMember, id, attempt int, before, after map[int]position) {
 	x := g.messages[id]
 	switch {
 	case x == nil:
 		g.t.Fatalf("%s: message %d is delivered, which is not in the group", g.name, id)
 	case x.holder != nil:
 		g.t.Errorf("%s: message %d is delivered twice at once", g.name, id)
-	case !m.patterns.Match(x.topic):
-		g.t.Errorf("%s: message %d on %s goes to a member for %q", g.name, id, x.topic, m.patterns.Strings())
+	case !m.matches(x.topic):
+		g.t.Errorf("%s: message %d on %s goes to a member of %q", g.name, id, x.topic, m.real.lane.name)
 	case x.due.After(time.Now()):
 		g.t.Errorf("%s: message %d comes %v too early", g.name, id, time.Until(x.due))
 	case attempt != x.attempt+1:
@@ -159,34 +180,13 @@ func (g *modelGroup) deliver(m *modelMember, id, attempt int, before map[int]pos
 	if others := len(g.flights(m, 0, math.MaxUint64)); m.real.onProbation() && (x.attempt > 0 || others > 0) {
 		g.t.Errorf("%s: message %d, attempt %d, goes to a late member with %d in flight", g.name, id, attempt, others)
 	}
-	g.judgeOrder(m, x, before)
+	g.judgeOrder(m, x, before, after)
 	if x.attempt > 0 {
 		g.redelivered++
 	}
 	g.delivered++
 	x.attempt++
-	x.holder, x.sequence, x.due = m, m.sequence, time.Time{}
-}
-
-// written settles the delivery under way.
-func (g *modelGroup) written(m *modelMember, ok bool) {
-	d := m.delivery
-	m.delivery = nil
-	flights := g.flights(m, d.FirstSequence, d.FirstSequence+uint64(d.Count)-1)
-	g.note("%s: %p has written %d from %d on: %v", g.name, m.real, d.Count, d.FirstSequence, ok)
-	m.real.Settle(d, ok)
-	for _, x := range flights {
-		switch {
-		case !ok:
-			g.giveBack(x, false, time.Time{})
-		case g.settings.Ack == AckNone:
-			g.acked++
-			delete(g.messages, x.id)
-		case x.deadline.IsZero() && *g.settings.AckDeadline > 0:
-			x.deadline = time.Now().Add(*g.settings.AckDeadline)
-		}
-	}
-	g.freed(m)
+	x.holder, x.sequence, x.due, x.written = m, m.sequence, time.Time{}, time.Time{}
 }
 
 // flights returns what is in flight at a member, by number.
@@ -210,11 +210,12 @@ func (g *modelGroup) giveBack(x *modelMessage, charge bool, due time.Time) {
 	if !charge {
 		x.attempt--
 	}
-	x.holder, x.sequence, x.deadline, x.due = nil, 0, time.Time{}, due
+	x.holder, x.sequence, x.deadline, x.written, x.due = nil, 0, time.Time{}, time.Time{}, due
 }
 
 func (g *modelGroup) bury(x *modelMessage) {
 	g.dead++
+	g.buried = append(g.buried, modelLetter(g.name, x.topic, x.attempt, x.id))
 	delete(g.messages, x.id)
 }
 
@@ -271,7 +272,7 @@ func (g *modelGroup) answer(m *modelMember) {
 			d = *g.settings.AckDeadline
 		}
 		g.apply(m, ranges, func(x *modelMessage) {
-			x.deadline = time.Time{}
+			x.deadline, x.written = time.Time{}, time.Time{}
 			if d > 0 {
 				x.deadline = time.Now().Add(d)
 			}
@@ -371,9 +372,8 @@ func (g *modelGroup) ended(m *modelMember, clean bool) {
 	}
 	m.real.Close()
 	g.members = slices.DeleteFunc(g.members, func(o *modelMember) bool { return o == m })
-	name := laneName(m.patterns, nil)
-	if !slices.ContainsFunc(g.members, func(o *modelMember) bool { return laneName(o.patterns, nil) == name }) {
-		g.lanes[name] = time.Now().Add(g.b.options.GroupLinger)
+	if !slices.ContainsFunc(g.members, func(o *modelMember) bool { return o.modelLane == m.modelLane }) {
+		m.goes = time.Now().Add(g.b.options.GroupLinger)
 	}
 	if len(g.members) == 0 {
 		g.linger = time.Now().Add(g.b.options.GroupLinger)
@@ -394,11 +394,11 @@ func (g *modelGroup) earliest(next time.Time) time.Time {
 	}
 	for _, m := range g.members {
 		if m.delivery != nil {
-			consider(m.since.Add(g.b.options.SendTimeout))
+			consider(m.stalls())
 		}
 	}
-	for _, at := range g.lanes {
-		consider(at)
+	for _, l := range g.lanes {
+		consider(l.goes)
 	}
 	consider(g.linger)
 	return next
@@ -410,6 +410,10 @@ func (g *modelGroup) due() {
 	for _, x := range g.messages {
 		if !x.deadline.IsZero() && !x.deadline.After(now) {
 			m := x.holder
+			if due := g.laterDeadline(x); due.After(now) {
+				x.deadline = due
+				continue
+			}
 			g.expired++
 			g.giveBack(x, true, time.Time{})
 			g.freed(m)
@@ -419,7 +423,7 @@ func (g *modelGroup) due() {
 		}
 	}
 	for _, m := range slices.Clone(g.members) {
-		if m.delivery != nil && !m.since.Add(g.b.options.SendTimeout).After(now) {
+		if m.delivery != nil && !m.stalls().After(now) {
 			if m.real.Ending().Reason != EndStalled {
 				g.t.Errorf("%s: a member that takes nothing goes on", g.name)
 			}
@@ -427,7 +431,7 @@ func (g *modelGroup) due() {
 		}
 	}
 	if len(g.members) > 0 {
-		maps.DeleteFunc(g.lanes, func(_ string, at time.Time) bool { return !at.IsZero() && !at.After(now) })
+		maps.DeleteFunc(g.lanes, func(_ string, l *modelLane) bool { return !l.goes.IsZero() && !l.goes.After(now) })
 	}
 	if g.real != nil && !g.linger.IsZero() && !g.linger.After(now) {
 		if slices.Contains(g.b.allGroups(), g.real) {

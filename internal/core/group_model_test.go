@@ -19,24 +19,42 @@ var (
 	groupSteps = flag.Int("group-steps", 400, "how many steps it takes with each")
 )
 
-// groupWorld is one broker with two groups and a broadcast subscription, and their models.
+// groupWorld is one broker with two groups, a broadcast subscription and one for dead letters, and their models.
 type groupWorld struct {
-	t       *testing.T
-	rng     *rand.Rand
-	b       *Broker
-	watcher *Subscription
-	groups  []*modelGroup
-	next    int // id of the next message
-	busy    int // publishes in 20 steps
-	keyed   int // messages with a key, of 4
-	kinds   int // of patterns that members have
-	log     []string
+	t        *testing.T
+	rng      *rand.Rand
+	b        *Broker
+	watcher  *Subscription
+	letters  *Subscription
+	buried   []string // dead letters that are to come, see modelLetter
+	groups   []*modelGroup
+	holds    []modelHold // what the transport has not written
+	next     int         // id of the next message
+	busy     int         // publishes in 20 steps
+	keyed    int         // messages with a key, of 4
+	kinds    int         // of patterns that members have
+	allowed  int         // of permissions
+	waste    int         // bytes that frames have beside the groups' messages, at most
+	slow     int         // deliveries of 4 that the transport takes its time to write
+	drainAt  int         // the step at which the broker drains; 0: never
+	draining bool
+	cutOff   time.Time
+	log      []string
 }
 
 var (
 	groupModelTopics   = []string{"job.a", "job.b", "job.c.d", "other"}
+	groupModelAllowed  = []*Permission{nil, mustAllow("job.**", "other"), mustAllow("**.a", "other")}
 	groupModelPatterns = [][]string{{"job.*"}, {"job.a"}, {"job.**", "!job.b"}, {"job.b", "other"}, {"**"}}
 )
+
+func mustAllow(patterns ...string) *Permission {
+	p, err := NewPermission(patterns, nil)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
 
 // TestGroupsAgainstANaiveModel takes random steps with two groups in virtual time, and after each compares every message, counter, deadline
 // and wake-up with a model. A failure names the seed; -group-seed, -group-seeds and -group-steps choose others.
@@ -51,14 +69,28 @@ func TestGroupsAgainstANaiveModel(t *testing.T) {
 
 func newGroupWorld(t *testing.T, seed uint64) *groupWorld {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	w := &groupWorld{t: t, rng: rng, busy: []int{1, 3, 6}[rng.IntN(3)], keyed: rng.IntN(4), kinds: []int{1, 2, 5}[rng.IntN(3)]}
+	w := &groupWorld{
+		t:       t,
+		rng:     rng,
+		busy:    []int{1, 3, 6}[rng.IntN(3)],
+		keyed:   rng.IntN(4),
+		kinds:   []int{1, 2, 5}[rng.IntN(3)],
+		allowed: []int{1, 1, 3}[rng.IntN(3)],
+		waste:   []int{0, 20_000, 600_000}[rng.IntN(3)],
+		slow:    rng.IntN(4),
+		drainAt: max(0, rng.IntN(2**groupSteps)-*groupSteps),
+	}
 	w.b = newBroker(t, func(o *Options) {
 		o.GroupCapacity = []int{3, 12, 50, 1000}[rng.IntN(4)]
 		o.GroupCapacityBytes = []int64{1 << 10, 1 << 12, 1 << 20}[rng.IntN(3)]
 		o.GroupLinger = []time.Duration{0, 5 * time.Second, time.Minute}[rng.IntN(3)]
 		o.ConsumerCapacity = 1 << 16
+		if w.waste > 0 {
+			o.MaxMemory = 1 << 20
+		}
 	})
 	w.watcher = subscribe(t, w.b, SubscribeOptions{Patterns: []string{"**"}})
+	w.letters = subscribe(t, w.b, SubscribeOptions{Patterns: []string{"$tb.dlq.*"}})
 	for _, name := range []string{"a", "b"} {
 		deadline := []time.Duration{0, 2 * time.Second, 30 * time.Second}[rng.IntN(3)]
 		s := GroupSettings{
@@ -82,8 +114,12 @@ func (w *groupWorld) run(steps int) {
 			w.t.Logf("the last steps:\n%s", strings.Join(w.log[max(0, len(w.log)-30):], "\n"))
 		}
 	}()
-	for range steps {
-		w.step()
+	for i := range steps {
+		if i > 0 && i == w.drainAt {
+			w.drain()
+		} else {
+			w.step()
+		}
 		w.check()
 	}
 	w.settleAll()
@@ -91,6 +127,9 @@ func (w *groupWorld) run(steps int) {
 		for len(g.members) > 0 {
 			g.end(g.members[0], g.members[0].real.Close)
 		}
+	}
+	for len(w.holds) > 0 {
+		w.writeOut()
 	}
 	w.sleep(w.b.options.GroupLinger)
 	w.check()
@@ -108,7 +147,11 @@ func (w *groupWorld) note(format string, args ...any) {
 
 func (w *groupWorld) step() {
 	g := w.groups[w.rng.IntN(len(w.groups))]
-	if len(g.members) == 0 || w.rng.IntN(15) == 0 && len(g.members) < 6 {
+	if len(w.holds) > 0 && w.rng.IntN(8) == 0 {
+		w.writeOut()
+		return
+	}
+	if !w.draining && (len(g.members) == 0 || w.rng.IntN(15) == 0 && len(g.members) < 6) {
 		if w.rng.IntN(3) > 0 {
 			g.join()
 			return
@@ -166,7 +209,20 @@ func (w *groupWorld) settleAll() {
 	}
 }
 
+// drain has the broker stop; some of what is delayed may come too late for that.
+func (w *groupWorld) drain() {
+	w.draining = true
+	if after := []time.Duration{0, time.Second, 20 * time.Second}[w.rng.IntN(3)]; after > 0 {
+		w.cutOff = time.Now().Add(after)
+	}
+	w.note("drain until %v", w.cutOff)
+	w.b.Drain(w.cutOff)
+}
+
 func (w *groupWorld) publish() {
+	if w.draining {
+		return
+	}
 	var posts []post
 	for range 1 + w.rng.IntN(6) {
 		topic := groupModelTopics[w.rng.IntN(len(groupModelTopics))]
@@ -178,6 +234,10 @@ func (w *groupWorld) publish() {
 			posts = append(posts, post{topic, strconv.Itoa(w.next) + ":" + strings.Repeat("x", w.rng.IntN(3)*w.rng.IntN(200)), key})
 			w.next++
 		}
+	}
+	if w.waste > 0 {
+		posts = append(posts, post{topic: "nobody", payload: strconv.Itoa(w.next) + ":" + strings.Repeat("x", w.rng.IntN(w.waste))})
+		w.next++
 	}
 	room := map[*modelGroup]int64{}
 	for _, g := range w.groups {
