@@ -75,7 +75,7 @@ func (o *pubOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Var(span(&o.maxWait, 0, longest), "max-wait", "how long to be held back by slow subscribers before their overflow policy applies; 0: not at all")
 	fs.Var(whole(&o.maxInflight, 1, 1<<24), "max-inflight", "unconfirmed messages at once; reading stops while there are as many")
 	fs.Var(choice(&o.onError, "stop", "continue"), "on-error", "what to do after a bad record: stop or continue")
-	addBool(fs, &o.tee, "tee", "", "copy what the broker has accepted to standard output")
+	addBool(fs, &o.tee, "tee", "", "copy the input that the broker has accepted to standard output, as it was read")
 	fs.VarP(choice(&o.output, "none", "json"), "output", "o", "`format` of receipts on standard output: none or json")
 	flagOnly(fs, "header", "file")
 	o.clientOptions.addFlags(fs)
