@@ -125,6 +125,11 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%q: %q", args, got)
 		}
 	}
+	token := t.TempDir() + "/token"
+	start(t, []string{"token", "new", "--name", "a", "--out", token}, writing(full)).ended(exitIO)
+	if _, err := os.Stat(token); !os.IsNotExist(err) {
+		t.Errorf("a token is left whose hash nobody knows: %v", err)
+	}
 	for _, args := range [][]string{{"version"}, {"--version"}, {"help"}, {"help", "exit-codes"}, {"pub", "--help"}, {"completion", "bash"}} {
 		p := start(t, args, writing(full))
 		p.ended(exitIO)

@@ -75,6 +75,9 @@ func runTokenNew(a *app, o *tokenOptions) error {
 	}
 	text += authEntry(o.name, auth.HashToken(token))
 	if _, err := fmt.Fprint(a.out, text); err != nil {
+		if o.out != "" {
+			_ = os.Remove(o.out) // no broker will ever know this token
+		}
 		return &writeError{err}
 	}
 	if isTerminal(a.out) {
