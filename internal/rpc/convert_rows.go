@@ -7,7 +7,31 @@ import (
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
-// The rows of a snapshot, one pair of functions each.
+// rowsToProto converts the rows of a snapshot.
+func rowsToProto[R, P any](rows []R, convert func(*R) *P) []*P {
+	if len(rows) == 0 {
+		return nil
+	}
+	messages := make([]*P, len(rows))
+	for i := range rows {
+		messages[i] = convert(&rows[i])
+	}
+	return messages
+}
+
+// rowsFromProto is the reverse.
+func rowsFromProto[P, R any](messages []*P, convert func(*P) R) []R {
+	if len(messages) == 0 {
+		return nil
+	}
+	rows := make([]R, len(messages))
+	for i, m := range messages {
+		rows[i] = convert(m)
+	}
+	return rows
+}
+
+// One pair of functions for each kind of row.
 
 func topicToProto(t *core.TopicStats) *tinybrokerv1.TopicStats {
 	return &tinybrokerv1.TopicStats{
@@ -25,8 +49,7 @@ func topicToProto(t *core.TopicStats) *tinybrokerv1.TopicStats {
 	}
 }
 
-func topicFromProto(p **tinybrokerv1.TopicStats) core.TopicStats {
-	t := *p
+func topicFromProto(t *tinybrokerv1.TopicStats) core.TopicStats {
 	return core.TopicStats{
 		Topic:         t.GetTopic(),
 		InMsgs:        t.GetInMessages(),
@@ -62,8 +85,7 @@ func subscriptionToProto(s *core.SubscriptionStats) *tinybrokerv1.SubscriptionSt
 	}
 }
 
-func subscriptionFromProto(p **tinybrokerv1.SubscriptionStats) core.SubscriptionStats {
-	s := *p
+func subscriptionFromProto(s *tinybrokerv1.SubscriptionStats) core.SubscriptionStats {
 	return core.SubscriptionStats{
 		ID:          s.GetSubscriptionId(),
 		Client:      s.GetClientName(),
@@ -108,8 +130,7 @@ func groupToProto(g *core.GroupStats) *tinybrokerv1.GroupStats {
 	}
 }
 
-func groupFromProto(p **tinybrokerv1.GroupStats) core.GroupStats {
-	g := *p
+func groupFromProto(g *tinybrokerv1.GroupStats) core.GroupStats {
 	deadline := g.GetAckDeadline().AsDuration()
 	return core.GroupStats{
 		Name:        g.GetName(),
@@ -156,8 +177,7 @@ func memberToProto(m *core.MemberStats) *tinybrokerv1.MemberStats {
 	}
 }
 
-func memberFromProto(p **tinybrokerv1.MemberStats) core.MemberStats {
-	m := *p
+func memberFromProto(m *tinybrokerv1.MemberStats) core.MemberStats {
 	return core.MemberStats{
 		ID:          m.GetSubscriptionId(),
 		Client:      m.GetClientName(),
@@ -193,8 +213,7 @@ func evictionToProto(e *core.EvictionStats) *tinybrokerv1.EvictionStats {
 	}
 }
 
-func evictionFromProto(p **tinybrokerv1.EvictionStats) core.EvictionStats {
-	e := *p
+func evictionFromProto(e *tinybrokerv1.EvictionStats) core.EvictionStats {
 	return core.EvictionStats{
 		Time:        unstamp(e.GetTime()),
 		ID:          e.GetSubscriptionId(),

@@ -48,18 +48,6 @@ func queryToProto(q *core.Query, interval time.Duration) *tinybrokerv1.WatchRequ
 	return r
 }
 
-// each converts the elements of a slice.
-func each[A, B any](from []A, convert func(*A) B) []B {
-	if len(from) == 0 {
-		return nil
-	}
-	to := make([]B, len(from))
-	for i := range from {
-		to[i] = convert(&from[i])
-	}
-	return to
-}
-
 // stamp leaves out the zero time.
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
@@ -99,11 +87,11 @@ func snapshotToProto(s *core.Snapshot) *tinybrokerv1.WatchResponse {
 			EvictionsMinute: s.Rates.EvictionsMinute,
 			DroppedMinute:   s.Rates.DroppedMinute,
 		},
-		Topics:        each(s.Topics, topicToProto),
-		Subscriptions: each(s.Subscriptions, subscriptionToProto),
-		Groups:        each(s.Groups, groupToProto),
-		Members:       each(s.Members, memberToProto),
-		Evictions:     each(s.Evictions, evictionToProto),
+		Topics:        rowsToProto(s.Topics, topicToProto),
+		Subscriptions: rowsToProto(s.Subscriptions, subscriptionToProto),
+		Groups:        rowsToProto(s.Groups, groupToProto),
+		Members:       rowsToProto(s.Members, memberToProto),
+		Evictions:     rowsToProto(s.Evictions, evictionToProto),
 		Rows: &tinybrokerv1.RowCounts{
 			Topics:        uint64(s.Rows.Topics),
 			Subscriptions: uint64(s.Rows.Subscriptions),
@@ -128,11 +116,11 @@ func snapshotFromProto(r *tinybrokerv1.WatchResponse) *core.Snapshot {
 			EvictionsMinute: rates.GetEvictionsMinute(),
 			DroppedMinute:   rates.GetDroppedMinute(),
 		},
-		Topics:        each(r.GetTopics(), topicFromProto),
-		Subscriptions: each(r.GetSubscriptions(), subscriptionFromProto),
-		Groups:        each(r.GetGroups(), groupFromProto),
-		Members:       each(r.GetMembers(), memberFromProto),
-		Evictions:     each(r.GetEvictions(), evictionFromProto),
+		Topics:        rowsFromProto(r.GetTopics(), topicFromProto),
+		Subscriptions: rowsFromProto(r.GetSubscriptions(), subscriptionFromProto),
+		Groups:        rowsFromProto(r.GetGroups(), groupFromProto),
+		Members:       rowsFromProto(r.GetMembers(), memberFromProto),
+		Evictions:     rowsFromProto(r.GetEvictions(), evictionFromProto),
 		Rows: core.RowCounts{
 			Topics:        int(counts.GetTopics()),
 			Subscriptions: int(counts.GetSubscriptions()),
