@@ -67,9 +67,11 @@ func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 	return c.handle(srv, handler)
 }
 
-// guardedCall is one call. It is the stream that its handler sees.
+// guardedCall is one call. It is the stream that its handler sees: its context leads to the session.
 type guardedCall struct {
-	observedStream
+	grpc.ServerStream
+	ctx     context.Context
+	in      *inCall
 	server  *Server
 	method  string
 	session *session
@@ -79,10 +81,12 @@ type guardedCall struct {
 func (s *Server) newCall(stream grpc.ServerStream, method string) *guardedCall {
 	ctx := stream.Context()
 	return &guardedCall{
-		observedStream: observedStream{stream, inCallOf(ctx), ctx},
-		server:         s,
-		method:         method,
-		counted:        s.calls.start(method),
+		ServerStream: stream,
+		ctx:          ctx,
+		in:           inCallOf(ctx),
+		server:       s,
+		method:       method,
+		counted:      s.calls.start(method),
 	}
 }
 
@@ -132,14 +136,17 @@ func (c *guardedCall) end(err *error) {
 	c.counted(err)
 }
 
+// Context implements grpc.ServerStream.
+func (c *guardedCall) Context() context.Context { return c.ctx }
+
 // RecvMsg implements grpc.ServerStream. gRPC writes a status itself when the context ends meanwhile: that the client had canceled the call. So a call
 // that is given up while its request comes in does not wait for gRPC.
 func (c *guardedCall) RecvMsg(m any) error {
 	if !c.in.receives() {
-		return c.observedStream.RecvMsg(m)
+		return c.nextRequest(m)
 	}
 	select {
-	case err := <-c.server.start(func() error { return c.observedStream.RecvMsg(m) }):
+	case err := <-c.server.start(func() error { return c.nextRequest(m) }):
 		if c.in.received() {
 			return errInbound
 		}
@@ -149,37 +156,26 @@ func (c *guardedCall) RecvMsg(m any) error {
 	}
 }
 
+// nextRequest reads a request. That it is asked for tells that the one before it has been dealt with, at the latest.
+func (c *guardedCall) nextRequest(m any) error {
+	c.in.settle()
+	var err error
+	if decoded, ok := m.(proto.Message); ok {
+		err = receive(c.ServerStream, decoded)
+	} else {
+		err = c.ServerStream.RecvMsg(m)
+	}
+	if err == nil {
+		c.in.given()
+	}
+	return err
+}
+
 // logRefusal tells the operator who knocks at the door.
 func (s *Server) logRefusal(ctx context.Context, method string, err error) {
 	if s.lines.refusals.allow(s.log) {
 		s.log.Warn("call refused", "method", boundText(method), "peer", peerOf(ctx), "why", err.Error())
 	}
-}
-
-// observedStream is the stream of a call that was let in: its context leads to the session. It tells when a request has been dealt with: at
-// the latest when the next one is asked for.
-type observedStream struct {
-	grpc.ServerStream
-	in  *inCall
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (s *observedStream) Context() context.Context { return s.ctx }
-
-// RecvMsg implements grpc.ServerStream.
-func (s *observedStream) RecvMsg(m any) error {
-	s.in.settle()
-	var err error
-	if decoded, ok := m.(proto.Message); ok {
-		err = receive(s.ServerStream, decoded)
-	} else {
-		err = s.ServerStream.RecvMsg(m)
-	}
-	if err == nil {
-		s.in.given()
-	}
-	return err
 }
 
 // untilEnded runs a handler that would keep its stream open for as long as the client does: one that is not ours, or that sends to who may not
@@ -218,14 +214,12 @@ func (s *Server) start(f func() error) <-chan error {
 
 // guarded calls f and turns a panic into an error, for goroutines that the interceptors do not see.
 func (s *Server) guarded(f func() error) (err error) {
-	defer s.recover("goroutine of a call", &err)
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked("goroutine of a call", p, &err)
+		}
+	}()
 	return f()
-}
-
-func (s *Server) recover(method string, err *error) {
-	if p := recover(); p != nil {
-		s.panicked(method, p, err)
-	}
 }
 
 func (s *Server) panicked(method string, p any, err *error) {
