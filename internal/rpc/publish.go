@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -40,18 +41,9 @@ func handlePublish(srv any, ctx context.Context, decode func(any) error, _ grpc.
 // publish is Publish for an encoded PublishRequest with requestRoom before it.
 func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybrokerv1.PublishResponse, error) {
 	connOf(ctx).use()
-	broker := s.server.broker
-	if err := s.server.checkFrame(request[requestRoom:]); err != nil {
-		broker.CountRefused(err, 1)
-		return nil, err
-	}
-	record, topic, maxWait, err := publishRecord(request, broker.Options().MaxMessageSize)
+	broker, session := s.server.broker, sessionOf(ctx)
+	record, topic, maxWait, err := s.server.readPublish(request, session.publishing())
 	if err != nil {
-		broker.CountRefused(err, 1)
-		return nil, err
-	}
-	session := sessionOf(ctx)
-	if err := checkPublish(session.publishing(), topic); err != nil {
 		broker.CountRefused(err, 1)
 		return nil, err
 	}
@@ -71,6 +63,18 @@ func (s *brokerService) publish(ctx context.Context, request []byte) (*tinybroke
 		return nil, err
 	}
 	return &tinybrokerv1.PublishResponse{Receivers: uint32(runs[0].Receivers)}, nil
+}
+
+// readPublish is publishRecord for a publisher who may publish what may says.
+func (s *Server) readPublish(request []byte, may *core.Permission) (record, topic []byte, maxWait time.Duration, err error) {
+	if err := s.checkFrame(request[requestRoom:]); err != nil {
+		return nil, nil, 0, err
+	}
+	record, topic, maxWait, err = publishRecord(request, s.broker.Options().MaxMessageSize)
+	if err == nil {
+		err = checkPublish(may, topic)
+	}
+	return record, topic, maxWait, err
 }
 
 // checkFrame refuses a gRPC message that no legal request is as large as.
