@@ -14,7 +14,8 @@ import (
 	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 )
 
-const defaultServer = "127.0.0.1:7710"
+// defaultAddress is where a broker listens, and where its clients look for it, unless told otherwise.
+const defaultAddress = "127.0.0.1:" + rpc.DefaultPort
 
 // clientOptions are what all commands that talk to a broker have in common.
 type clientOptions struct {
@@ -31,7 +32,7 @@ type clientOptions struct {
 }
 
 func newClientOptions() *clientOptions {
-	return &clientOptions{server: defaultServer, connectTimeout: 5 * time.Second, color: "auto"}
+	return &clientOptions{server: defaultAddress, connectTimeout: 5 * time.Second, color: "auto"}
 }
 
 func (o *clientOptions) addFlags(to *pflag.FlagSet) {
@@ -128,7 +129,7 @@ func (o *clientOptions) dialError(ctx context.Context, err error) error {
 
 // serveCommand starts a broker that listens on an address.
 func serveCommand(address string) string {
-	if address == defaultServer {
+	if address == defaultAddress {
 		return "tinybroker serve"
 	}
 	return "tinybroker serve --listen " + address

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 )
 
 // rowOptions say which rows of a view are shown; the broker sorts, filters and cuts.
@@ -22,16 +23,13 @@ type rowOptions struct {
 	output  string
 }
 
-// mostRows is the broker's bound.
-const mostRows = 100_000
-
 func newRowOptions() *rowOptions { return &rowOptions{limit: core.DefaultLimit, output: "table"} }
 
 func (o *rowOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.sort, "sort", "", "`column` to sort by (default: the first one that ls --help lists)")
 	addBool(fs, &o.reverse, "reverse", "", "the other way round")
 	fs.StringVar(&o.filter, "filter", "", "keep the rows in which a name contains this `text`, whatever the case")
-	fs.Var(whole(&o.limit, 1, mostRows), "limit", "the most rows of a kind")
+	fs.Var(whole(&o.limit, 1, rpc.MaxWatchRows), "limit", "the most rows of a kind")
 }
 
 // maxFilter is more than any name has.

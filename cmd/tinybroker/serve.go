@@ -46,7 +46,7 @@ func newServeOptions() *serveOptions {
 	return &serveOptions{
 		broker:          core.DefaultOptions(),
 		server:          rpc.DefaultServerOptions(),
-		listen:          []string{"127.0.0.1:7710"},
+		listen:          []string{defaultAddress},
 		socketMode:      0o600,
 		metricsListen:   metricsOff,
 		shutdownTimeout: 10 * time.Second,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
+	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 	"codeberg.org/tinybroker/tinybroker/internal/tui"
 )
 
@@ -35,14 +36,11 @@ var topViews = map[string]core.View{
 	"overview": core.ViewOverview, "topics": core.ViewTopics, "subs": core.ViewSubscriptions, "groups": core.ViewGroups, "evictions": core.ViewEvictions,
 }
 
-const (
-	leastInterval = 250 * time.Millisecond // the broker's
-	mostInterval  = time.Hour
-)
+const mostInterval = time.Hour
 
 func (o *topOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Var(choice(&o.viewName, "overview", "topics", "subs", "groups", "evictions"), "view", "`view` to begin with: overview, topics, subs, groups or evictions")
-	fs.Var(span(&o.interval, leastInterval, mostInterval), "interval", "time between updates")
+	fs.Var(span(&o.interval, rpc.MinWatchInterval, mostInterval), "interval", "time between updates")
 	o.rowOptions.addFlags(fs)
 	addBool(fs, &o.ascii, "ascii", "", "draw with ASCII alone; names beyond it are escaped")
 	addBool(fs, &o.once, "once", "", "print one snapshot and exit; needs no terminal")

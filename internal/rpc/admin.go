@@ -12,8 +12,12 @@ import (
 )
 
 const (
+	// MinWatchInterval is the least time between two snapshots of a watch.
+	MinWatchInterval = 250 * time.Millisecond
+	// MaxWatchRows is the most rows of a kind that a snapshot can be asked for.
+	MaxWatchRows = 100_000
+
 	defaultWatchInterval = time.Second
-	minWatchInterval     = 250 * time.Millisecond
 )
 
 // adminService holds the handlers of AdminService.
@@ -26,8 +30,8 @@ type adminService struct {
 func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.ServerStreamingServer[tinybrokerv1.WatchResponse]) error {
 	interval := defaultWatchInterval
 	if d := request.GetInterval(); d != nil {
-		if d.CheckValid() != nil || d.AsDuration() < minWatchInterval {
-			return fmt.Errorf("%w: interval is less than %s", core.ErrProtocol, minWatchInterval)
+		if d.CheckValid() != nil || d.AsDuration() < MinWatchInterval {
+			return fmt.Errorf("%w: interval is less than %s", core.ErrProtocol, MinWatchInterval)
 		}
 		interval = d.AsDuration()
 	}

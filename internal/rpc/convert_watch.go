@@ -13,9 +13,8 @@ import (
 
 // queryFromProto reads what a WatchRequest asks for. The numbers of the views are the same on both sides.
 func queryFromProto(r *tinybrokerv1.WatchRequest) (core.Query, error) {
-	const mostRows = 100_000
-	if r.GetLimit() > mostRows {
-		return core.Query{}, fmt.Errorf("%w: limit %d is more than %d", core.ErrProtocol, r.GetLimit(), mostRows)
+	if r.GetLimit() > MaxWatchRows {
+		return core.Query{}, fmt.Errorf("%w: limit %d is more than %d", core.ErrProtocol, r.GetLimit(), MaxWatchRows)
 	}
 	q := core.Query{
 		View:    core.View(r.GetView()),

@@ -321,7 +321,7 @@ func TestRevocationOfWhoWaits(t *testing.T) {
 		openPatterns(t, staying, patterns...)
 	}
 	conn := station.dial(t, append(frozenOptions(), as("x"))...)
-	watch, err := tinybrokerv1.NewAdminServiceClient(conn).Watch(t.Context(), &tinybrokerv1.WatchRequest{Interval: durationpb.New(minWatchInterval)})
+	watch, err := tinybrokerv1.NewAdminServiceClient(conn).Watch(t.Context(), &tinybrokerv1.WatchRequest{Interval: durationpb.New(MinWatchInterval)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestRevocationOfWhoWaits(t *testing.T) {
 	select {
 	case err := <-ended:
 		t.Fatalf("does not wait: %v", err)
-	case <-time.After(4 * minWatchInterval):
+	case <-time.After(4 * MinWatchInterval):
 	}
 	if sessions := sessionsOf(station); sessions != 23 {
 		t.Fatalf("%d calls", sessions)
