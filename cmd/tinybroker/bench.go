@@ -183,18 +183,15 @@ func (o *benchOptions) benchError(ctx context.Context, err error) error {
 
 // benchFailure is the error of a run in which messages went wrong; the report has the details.
 func benchFailure(r *bench.Result) error {
-	var err error
 	switch {
 	case r.Clean():
 		return nil
 	case r.Evicted > 0:
-		err = failf(exitRetry, "bench: %s evicted, %s lost; raise --max-wait, or lower the load",
+		return failf(exitRetry, "bench: %s evicted, %s lost; raise --max-wait, or lower the load",
 			count(uint64(r.Evicted), "subscriber"), count(uint64(r.Lost), "message"))
 	case r.Refused > 0:
-		err = failf(exitRetry, "bench: %s refused: %w", count(uint64(r.Refused), "message"), r.Refusal)
-	default:
-		err = failf(exitOther, "bench: %s lost, %d duplicated, %d foreign",
-			count(uint64(r.Lost), "message"), r.Duplicated, r.Foreign)
+		return failf(exitRetry, "bench: %s refused: %w", count(uint64(r.Refused), "message"), r.Refusal)
 	}
-	return err
+	return failf(exitOther, "bench: %s lost, %d duplicated, %d foreign",
+		count(uint64(r.Lost), "message"), r.Duplicated, r.Foreign)
 }

@@ -24,6 +24,14 @@ var lsKinds = []struct {
 	{"evictions", core.ViewEvictions},
 }
 
+func lsNames() []string {
+	names := make([]string, len(lsKinds))
+	for i, k := range lsKinds {
+		names[i] = k.name
+	}
+	return names
+}
+
 // lsOptions are the flags and the argument of ls.
 type lsOptions struct {
 	*clientOptions
@@ -45,10 +53,7 @@ func newLsCmd(a *app, runF func(context.Context, *lsOptions) error) *cobra.Comma
 			return err
 		}
 	}
-	names := make([]cobra.Completion, len(lsKinds))
-	for i, k := range lsKinds {
-		names[i] = k.name
-	}
+	names := lsNames()
 	cmd := &cobra.Command{
 		Use:   "ls " + strings.Join(names, "|"),
 		Short: "List topics, subscriptions, groups, members or evictions",
@@ -109,10 +114,7 @@ func (o *lsOptions) argument(args []string) error {
 			}
 		}
 	}
-	names := make([]string, len(lsKinds))
-	for i, k := range lsKinds {
-		names[i] = k.name
-	}
+	names := lsNames()
 	if len(args) == 0 {
 		return usagef("ls: needs one of %s", strings.Join(names, ", "))
 	}

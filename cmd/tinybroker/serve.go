@@ -233,6 +233,7 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 
 	reloads := newReloader(a, o, lines, level, guard.reloadables(server)...)
 	reloads.stopping = ctx.Done()
+	o.warn(log)
 	addrFile, err := announce(lines, o, log, listeners, pages)
 	manager := &supervisor{log: log}
 	stopWatchdog := func() {}
@@ -292,9 +293,8 @@ func untilStopped(ctx context.Context, a *app, o *serveOptions, log *slog.Logger
 // ownFiles is more than the broker has open beside its clients' connections, those of the metrics' readers included.
 const ownFiles = 150
 
-// announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
-// address file, if there is to be one.
-func announce(w io.Writer, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
+// warn tells of settings that work, but may not be meant.
+func (o *serveOptions) warn(log *slog.Logger) {
 	for _, address := range o.listen {
 		if loopback, err := isLoopback(address); err == nil && !loopback && o.files.missing() != "" {
 			log.Warn("listening without "+o.files.missing()+" on an address that other machines may reach", "listen", address)
@@ -303,9 +303,14 @@ func announce(w io.Writer, o *serveOptions, log *slog.Logger, listeners []net.Li
 	if limit := int64(o.broker.MaxMessageSize); limit > 3<<20 {
 		log.Warn("messages may be larger than the 4 MiB that most clients receive by default", "max_message_size", exactSize(limit))
 	}
-	if most, wanted := mostOpenFiles(), uint64(o.server.MaxConnections*len(listeners)+ownFiles); most > 0 && wanted > most {
+	if most, wanted := mostOpenFiles(), uint64(o.server.MaxConnections*len(o.listen)+ownFiles); most > 0 && wanted > most {
 		log.Warn("fewer files may be open than max_connections needs; raise the limit (ulimit -n, LimitNOFILE)", "limit", most, "needed", wanted)
 	}
+}
+
+// announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
+// address file, if there is to be one.
+func announce(w io.Writer, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
 	for _, l := range listeners {
 		announceAddress(w, o, addressOf(l))
 	}

@@ -220,7 +220,7 @@ func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Round(d.Seconds())))
 }
 
-// whole rounds a rate to messages or bytes.
+// wholeRate rounds a rate to messages or bytes.
 func wholeRate(v float64) int64 {
 	if !(v > 0) {
 		return 0
