@@ -364,9 +364,9 @@ func TestFrameWalk(t *testing.T) {
 func TestHeaderThatEndsWithNothing(t *testing.T) {
 	station := newStation(t, nil)
 	c := dialHTTP2(t, station)
-	go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
 	var out bytes.Buffer
-	c.Framer = http2.NewFramer(&out, c.Conn)
+	framer := c.Framer
+	c.Framer = http2.NewFramer(&out, nil)
 	const calls, part = 10, 10 << 10
 	for range calls {
 		c.emptyEnd = true
@@ -374,6 +374,8 @@ func TestHeaderThatEndsWithNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	c.Framer = framer
+	go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
 	if _, err := c.Write(out.Bytes()); err != nil {
 		t.Fatal(err)
 	}
