@@ -68,9 +68,8 @@ func TestStrangersTakeNobodysCalls(t *testing.T) {
 		}
 		return n
 	}
-	if n := strangers(); n != strangeCalls {
-		t.Errorf("%d calls of strangers are open", n)
-	}
+	// The server may take a moment longer than the client to be done with a call.
+	eventually(t, "only the calls that may be are open", func() bool { return strangers() == strangeCalls })
 	eventually(t, "nobody waits for them any more", func() bool { return strangers() == 0 })
 	if n := station.server.inbound.calls.Load(); n != 0 {
 		t.Errorf("%d calls are open", n)
