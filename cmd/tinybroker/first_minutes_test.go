@@ -41,6 +41,8 @@ func TestFirstMistakes(t *testing.T) {
 		{[]string{"sub", "--queue", "q", "x"}, exitUsage, "unknown flag --queue\nhint: did you mean --group?"},
 		{[]string{"serve", "127.0.0.1:7711"}, exitUsage, "serve: takes no arguments, got \"127.0.0.1:7711\"\nhint: an address goes after --listen"},
 		{[]string{"serve", "--listen", "7711"}, exitConfig, `listen: "7711" is not host:port or unix:///path; write 127.0.0.1:7711`},
+		{[]string{"serve", "--listen", "::1"}, exitConfig, `listen: "::1" is not host:port or unix:///path; write [::1]:7710`},
+		{[]string{"bench", "--group", "a.b"}, exitUsage, `bench: --group: group name "a.b": character '.' at byte 2`},
 		{[]string{"serve", "--listen", "localhost"}, exitConfig, `listen: "localhost" is not host:port or unix:///path; write localhost:7710`},
 		{[]string{"serve", "--listen", "192.0.2.1:7710", "--insecure"}, exitUnavailable,
 			"assign requested address\nhint: no network interface of this machine has that address"},

@@ -66,9 +66,13 @@ func checkListen(setting, address string, allowed bool, against string) error {
 
 // meantListen is what an address without its other half was probably meant to be.
 func meantListen(address string) string {
-	switch _, err := strconv.ParseUint(address, 10, 16); {
-	case err == nil:
+	_, notPort := strconv.ParseUint(address, 10, 16)
+	_, notIP := netip.ParseAddr(strings.Trim(address, "[]"))
+	switch {
+	case notPort == nil:
 		return "; write 127.0.0.1:" + address
+	case notIP == nil:
+		return "; write " + net.JoinHostPort(strings.Trim(address, "[]"), rpc.DefaultPort)
 	case address != "" && !strings.ContainsAny(address, ":/ "):
 		return "; write " + net.JoinHostPort(address, rpc.DefaultPort)
 	}
