@@ -46,7 +46,7 @@ func (o *benchOptions) addFlags(fs *pflag.FlagSet) {
 	fs.Var(whole(&l.Subscribers, 0, 10_000), "subs", "subscribers, each on a connection of its own; 0: only publish")
 	fs.StringVarP(&l.Group, "group", "g", "", "`name` of a consumer group whose members all subscribers are (default: each gets everything)")
 	fs.Var(choice(&o.ack, "explicit", "none"), "ack", "how members of the group acknowledge: explicit or none")
-	fs.Var(whole(&l.MaxInFlight, 0, 1<<20), "max-in-flight", "unacknowledged messages of each member; 0: the broker's")
+	fs.Var(whole(&l.MaxInFlight, 0, 1<<16), "max-in-flight", "unacknowledged messages of each member; 0: the broker's")
 	fs.Var(size(&l.Size, bench.MinSize, 1<<30), "size", "size of each payload, of which 16 bytes are a sequence number and a time")
 	fs.VarP(whole(&l.Messages, 1, math.MaxInt64), "msgs", "n", "publish this many messages, all publishers together, instead of --duration")
 	fs.Var(span(&l.Duration, time.Millisecond, longest), "duration", "how long to publish")
@@ -71,7 +71,8 @@ func newBenchCmd(a *app, runF func(context.Context, *benchOptions) error) *cobra
 long each takes. Every message is decoded and handed to a function, as in a
 real subscriber, and checked: what is lost, delivered twice, refused, or not
 received since its subscriber was evicted, is reported, and the exit code is
-then 75 for an eviction or a refusal, else 1.
+then 75 for an eviction, that of the refusal for one (65 where messages are too
+large, 75 where the broker has no room), else 1.
 
 Latency is the time from when a message was to be sent until its subscriber has
 it. With --rate that moment comes from the schedule, so that a stall counts for
@@ -121,6 +122,11 @@ func (o *benchOptions) validate() error {
 	l := &o.load
 	if l.Messages > 0 {
 		l.Duration = 0
+	}
+	if l.Group != "" {
+		if err := core.ValidateGroupName(l.Group); err != nil {
+			return badName("bench", "group", err)
+		}
 	}
 	l.Ack = map[string]core.AckMode{"explicit": core.AckExplicit, "none": core.AckNone}[o.ack]
 	if err := l.Validate(); err != nil {
@@ -190,7 +196,11 @@ func benchFailure(r *bench.Result) error {
 		return failf(exitRetry, "bench: %s evicted, %s lost; raise --max-wait, or lower the load",
 			count(uint64(r.Evicted), "subscriber"), count(uint64(r.Lost), "message"))
 	case r.Refused > 0:
-		return failf(exitRetry, "bench: %s refused: %w", count(uint64(r.Refused), "message"), r.Refusal)
+		code := codeOf(r.Refusal)
+		if code == exitOther {
+			code = exitRetry
+		}
+		return failf(code, "bench: %s refused: %w", count(uint64(r.Refused), "message"), r.Refusal)
 	}
 	return failf(exitOther, "bench: %s lost, %d duplicated, %d foreign",
 		count(uint64(r.Lost), "message"), r.Duplicated, r.Foreign)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -115,10 +116,10 @@ func (r *benchReport) problems() string {
 	if r.Lost == 0 && r.Duplicated == 0 && r.Foreign == 0 && r.Refused == 0 && r.Evicted == 0 {
 		return "none: nothing lost, duplicated, refused or evicted"
 	}
-	text := fmt.Sprintf("%d lost, %d duplicated, %d refused, %s evicted",
-		r.Lost, r.Duplicated, r.Refused, count(uint64(r.Evicted), "subscriber"))
+	text := fmt.Sprintf("%s lost, %s duplicated, %s refused, %s evicted",
+		humanize.Comma(r.Lost), humanize.Comma(r.Duplicated), humanize.Comma(r.Refused), count(uint64(r.Evicted), "subscriber"))
 	if r.Foreign > 0 {
-		text += fmt.Sprintf(", %d foreign", r.Foreign)
+		text += fmt.Sprintf(", %s foreign", humanize.Comma(r.Foreign))
 	}
 	return text
 }
@@ -149,7 +150,11 @@ func (p *benchParameters) String() string {
 }
 
 func rates(messages, bytes float64) string {
-	return fmt.Sprintf("%s messages/s, %s/s", humanize.Comma(int64(messages)), roughSize(int64(bytes)))
+	perSecond := humanize.Comma(int64(math.Round(messages)))
+	if messages < 9.95 {
+		perSecond = fmt.Sprintf("%.1f", messages)
+	}
+	return fmt.Sprintf("%s messages/s, %s/s", perSecond, roughSize(int64(math.Round(bytes))))
 }
 
 func shortSeconds(s float64) string { return fmt.Sprintf("%.2fs", s) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"codeberg.org/tinybroker/tinybroker/internal/bench"
+	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
 
 func TestBenchOnTerminal(t *testing.T) {
@@ -82,10 +83,28 @@ func TestBenchFailure(t *testing.T) {
 		{bench.Result{Duplicated: 1}, 1, "bench: 0 messages lost, 1 duplicated, 0 foreign"},
 		{bench.Result{Evicted: 1, Lost: 7}, 75, "bench: 1 subscriber evicted, 7 messages lost; raise --max-wait, or lower the load"},
 		{bench.Result{Refused: 3, Refusal: os.ErrInvalid}, 75, "bench: 3 messages refused: invalid argument"},
+		{bench.Result{Refused: 1, Refusal: core.ErrMessageTooLarge}, 65, "bench: 1 message refused: message too large"},
 	} {
 		err := benchFailure(&c.r)
 		if codeOf(err) != c.code || err != nil && err.Error() != c.text {
 			t.Errorf("%+v: %v", c.r, err)
+		}
+	}
+}
+
+func TestRates(t *testing.T) {
+	for _, c := range []struct {
+		messages, bytes float64
+		want            string
+	}{
+		{0, 0, "0.0 messages/s, 0 B/s"},
+		{0.996, 127.5, "1.0 messages/s, 128 B/s"},
+		{9.9, 99.9, "9.9 messages/s, 100 B/s"},
+		{9.96, 1e3, "10 messages/s, 1.0 kB/s"},
+		{1484751.6, 190e6, "1,484,752 messages/s, 190 MB/s"},
+	} {
+		if got := rates(c.messages, c.bytes); got != c.want {
+			t.Errorf("%v: %q, want %q", c.messages, got, c.want)
 		}
 	}
 }

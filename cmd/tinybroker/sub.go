@@ -208,12 +208,12 @@ func (o *subOptions) checkValues() error {
 			continue
 		}
 		if err := core.ValidateName(n.what, n.name); err != nil {
-			return badName(n.what, err)
+			return badName("sub", n.what, err)
 		}
 	}
 	if o.group != "" {
 		if err := core.ValidateGroupName(o.group); err != nil {
-			return withHint(badName("group", err), "a group's name is one word without dots or wildcards, such as workers; its dead letters go to $tb.dlq.NAME")
+			return withHint(badName("sub", "group", err), "a group's name is one word without dots or wildcards, such as workers; its dead letters go to $tb.dlq.NAME")
 		}
 	}
 	if _, err := parseDelimiter(o.delimiter); err != nil {
@@ -223,8 +223,8 @@ func (o *subOptions) checkValues() error {
 }
 
 // badName is the failure by a name that the broker would refuse.
-func badName(flag string, err error) error {
-	return usagef("sub: --%s: %s", flag, strings.TrimPrefix(err.Error(), core.ErrProtocol.Error()+": "))
+func badName(command, flag string, err error) error {
+	return usagef("%s: --%s: %s", command, flag, strings.TrimPrefix(err.Error(), core.ErrProtocol.Error()+": "))
 }
 
 // formatter is how messages are written to a stream.
