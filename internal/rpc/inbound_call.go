@@ -156,6 +156,40 @@ func (c *inCall) settle() {
 	}
 }
 
+// owes notes that answers to the call, or what they are made of, take n bytes until the client has taken them.
+func (c *inCall) owes(n int64) {
+	if c == nil || n == 0 {
+		return
+	}
+	c.flow.mu.Lock()
+	if c.givenUp || c.ended {
+		c.flow.mu.Unlock()
+		return
+	}
+	if c.held == 0 {
+		c.since = time.Now()
+	}
+	c.held += n
+	c.flow.mu.Unlock()
+	if in := c.flow.in; in.held.Add(n) > in.limit {
+		in.relieve()
+	}
+}
+
+// paid takes owes back.
+func (c *inCall) paid(n int64) {
+	if c == nil || n == 0 {
+		return
+	}
+	c.flow.mu.Lock()
+	defer c.flow.mu.Unlock()
+	if c.givenUp || c.ended {
+		return
+	}
+	c.held -= n
+	c.flow.in.held.Add(-n)
+}
+
 // end forgets the call. Only the first time has an effect.
 func (c *inCall) end() {
 	if c == nil {

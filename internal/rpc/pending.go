@@ -14,11 +14,13 @@ import (
 // else tells whether its client has taken the rest. Safe for concurrent use; the zero value is ready.
 type pendingFrames struct {
 	member *core.Member // is told of parts of frames that are written; nil: nobody is
+	call   *inCall      // answers for what frames cost; nil: nobody does
 
 	mu    sync.Mutex
 	first *pendingFrame // a list in no particular order
 	n     int
 	room  chan struct{} // closed when few are left; nil: nobody waits for that
+	empty chan struct{} // closed when none is left; nil: nobody waits for that
 }
 
 // maxPending bounds the frames of a stream. gRPC itself bounds their bytes, and a frame of a few bytes costs it many times that.
@@ -28,6 +30,7 @@ const maxPending = 64
 // is done with those.
 type pendingFrame struct {
 	hold  core.Hold
+	cost  int64 // what the owner's call owes for it
 	owner *pendingFrames
 
 	// Guarded by the owner's mu.
@@ -43,10 +46,22 @@ const tailCapacity = 1<<10 + 1
 // tail returns the buffer that ends a frame: b, whose capacity must be tailCapacity. d is what the frame delivers; nil: nothing.
 func (p *pendingFrames) tail(b *[]byte, d *core.Delivery) mem.Buffer {
 	f := pendingPool.Get().(*pendingFrame)
-	f.owner = p
+	f.owner, f.cost = p, 0
 	if d != nil {
 		d.Hold(&f.hold)
 	}
+	return p.list(b, f)
+}
+
+// costly is tail for a frame that delivers nothing and for which the call owes cost bytes.
+func (p *pendingFrames) costly(b *[]byte, cost int64) mem.Buffer {
+	p.call.owes(cost)
+	f := pendingPool.Get().(*pendingFrame)
+	f.owner, f.cost = p, cost
+	return p.list(b, f)
+}
+
+func (p *pendingFrames) list(b *[]byte, f *pendingFrame) mem.Buffer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.listed, f.next = true, p.first
@@ -131,6 +146,22 @@ func (p *pendingFrames) relieveLocked() {
 		close(p.room)
 		p.room = nil
 	}
+	if p.empty != nil && p.n == 0 {
+		close(p.empty)
+		p.empty = nil
+	}
+}
+
+// emptied returns a channel that is closed once no frame is pending.
+func (p *pendingFrames) emptied() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.empty == nil {
+		p.empty = make(chan struct{})
+	}
+	empty := p.empty
+	p.relieveLocked()
+	return empty
 }
 
 // letGo accounts for the frames no longer: the stream or its connection is gone, and the transport, which does not always say
@@ -141,6 +172,7 @@ func (p *pendingFrames) letGo() {
 	for f := p.first; f != nil; f = f.next {
 		f.listed = false
 		f.hold.Release()
+		p.call.paid(f.cost)
 	}
 	p.first, p.n = nil, 0
 	p.relieveLocked()
@@ -176,6 +208,7 @@ func (f *pendingFrame) Put(*[]byte) {
 		return
 	}
 	f.hold.Release()
+	f.owner.call.paid(f.cost)
 	f.owner = nil
 	pendingPool.Put(f)
 }

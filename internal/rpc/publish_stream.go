@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -30,19 +31,26 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 		return core.ErrDraining
 	default:
 	}
-	p := &publishStream{server: s.server, broker: s.server.broker, stream: stream, ctx: ctx, session: session, settle: inCallOf(ctx).settle}
+	// What is compressed is in the transport's own buffers, of which nobody learns when they are written.
+	if grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
+		return context.Canceled // nothing has been sent on it yet, so the stream is gone
+	}
+	call := inCallOf(ctx)
+	p := &publishStream{
+		server: s.server, broker: s.server.broker, stream: stream, ctx: ctx, session: session, call: call, settle: call.settle,
+		turn: make(chan struct{}, 1), pending: pendingFrames{call: call},
+	}
+	p.turn <- struct{}{}
 	select {
 	case err := <-s.server.start(p.run):
-		return err
-	case <-inCallOf(stream.Context()).refusal():
+		return p.end(err)
+	case <-call.refusal():
 		return giveUp(stream.Context(), &p.pending)
 	case <-s.server.broker.Draining():
-		p.stop()
-		return core.ErrDraining
+		return p.end(core.ErrDraining)
 	case <-session.ended():
 		cancel() // it may be waiting for room
-		p.stop()
-		return session.why()
+		return p.end(session.why())
 	}
 }
 
@@ -54,11 +62,12 @@ type publishStream struct {
 	// ctx is the stream's and ends with the right to publish, too.
 	ctx     context.Context
 	session *session
-	settle  func() // of its inCall
+	call    *inCall
+	settle  func() // of call
 
-	mu      sync.Mutex // held from a frame's publication until its receipt is sent
-	stopped bool
+	turn chan struct{} // capacity 1; empty from a frame's publication until its receipt is sent
 
+	weight          int64  // of the frame that is dealt with, in bytes of memory
 	position        uint64 // messages dealt with so far
 	pending         pendingFrames
 	*publishScratch // while a frame is dealt with
@@ -75,13 +84,46 @@ var publishScratches = sync.Pool{New: func() any { return new(publishScratch) }}
 const (
 	// maxFailures bounds the failures of one receipt, so that every publisher can receive it.
 	maxFailures = 1000
+
+	// smallReceipt is the most that a receipt takes as a part of what any call takes.
+	smallReceipt = 256
+
+	// runWeight is what a run takes, here and for core.
+	runWeight = 256
 )
 
-// stop waits for the receipt of the frame being published; from then on, no frame is.
-func (p *publishStream) stop() {
-	p.mu.Lock()
-	p.stopped = true
-	p.mu.Unlock()
+// end waits for the receipt of the frame being published, after which no other is, and until the publisher has taken all receipts: those of
+// streams that have ended would else take memory that no call answers for. A publisher that takes too long loses its connection. It returns what the
+// stream ends with: mostly err.
+func (p *publishStream) end(err error) error {
+	patience := time.NewTimer(p.server.options.times.linger)
+	defer patience.Stop()
+	published := func() <-chan struct{} { return p.turn }
+	for _, done := range [...]func() <-chan struct{}{published, p.pending.emptied} {
+		select {
+		case <-done():
+		case <-patience.C:
+			p.server.closeUnread(p.stream.Context())
+			return err
+		case <-p.call.refusal():
+			return giveUp(p.stream.Context(), &p.pending)
+		case <-p.stream.Context().Done():
+			return err
+		}
+	}
+	return err
+}
+
+// closeUnread closes the connection of a publisher that does not take its receipts.
+func (s *Server) closeUnread(ctx context.Context) {
+	conn := connOf(ctx)
+	if conn == nil {
+		return
+	}
+	if s.lines.unread.allow(s.log) {
+		s.log.Warn("connection closed: the receipts of an ended publish stream were not read", "peer", conn.RemoteAddr().String())
+	}
+	_ = conn.Close()
 }
 
 // run publishes one frame after the other. A frame's receipt is sent before the next frame is read, so that a publisher who does not read its
@@ -150,11 +192,13 @@ func (p *publishStream) publishScanned(data []byte, maxWait time.Duration, admit
 		}
 		p.runs = append(p.runs, core.Run{Topic: r.topic, Start: r.start, End: r.end, Count: r.count, Keyed: r.keyed, Err: r.err})
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
-		return core.ErrDraining
+	select {
+	case <-p.turn:
+	case <-p.ctx.Done():
+		return core.ErrDraining // the handler has ended the stream, or is about to
 	}
+	defer func() { p.turn <- struct{}{} }()
+	p.weight = int64(len(data) + len(p.runs)*runWeight)
 	err := p.broker.Publish(p.ctx, &core.Batch{Data: data, Runs: p.runs, MaxWait: maxWait, Admitted: admitted})
 	// Receivers have just been woken. They go first: a receipt written now would be on a processor that they wait for.
 	runtime.Gosched()
@@ -209,6 +253,10 @@ func (p *publishStream) confirm() (whole bool, err error) {
 
 // send sends one receipt. A publisher that does not take its receipts is not read any more before they take much.
 func (p *publishStream) send(receipt *tinybrokerv1.PublishStreamResponse) error {
+	if p.pending.count() > 0 { // it may have to wait, and what it belongs to with it
+		p.call.owes(p.weight)
+		defer p.call.paid(p.weight)
+	}
 	if err := p.pending.await(p.ctx); err != nil {
 		return err
 	}
@@ -216,7 +264,12 @@ func (p *publishStream) send(receipt *tinybrokerv1.PublishStreamResponse) error 
 	if err != nil {
 		return err
 	}
-	return p.stream.SendMsg(&rawFrame{bufs: mem.BufferSlice{p.pending.tail(&receiptHead, nil), mem.SliceBuffer(encoded)}})
+	cost := int64(len(encoded))
+	if cost <= smallReceipt {
+		cost = 0
+	}
+	head := p.pending.costly(&receiptHead, cost)
+	return p.stream.SendMsg(&rawFrame{bufs: mem.BufferSlice{head, mem.SliceBuffer(encoded)}})
 }
 
 const fieldUnrouted = 2 // PublishStreamResponse

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
+	"slices"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -52,12 +53,22 @@ func (c *http2Client) call(method string, request proto.Message) (uint32, error)
 	if err != nil {
 		return 0, err
 	}
+	return stream, c.message(stream, request)
+}
+
+// message sends one more request of a call.
+func (c *http2Client) message(stream uint32, request proto.Message) error {
 	body, err := proto.Marshal(request)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	data := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body)))
-	return stream, c.WriteData(stream, false, append(data, body...))
+	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...)
+	for chunk := range slices.Chunk(data, 16<<10) {
+		if err := c.WriteData(stream, false, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // begin begins a call and leaves it to the caller to send anything.
