@@ -24,6 +24,8 @@ type Delivery struct {
 	Lagging *Lagging
 
 	frames []*frame
+	loan   *loan         // is to know when they are let go; nil: nobody is, or a Hold tells
+	lent   int32         // references
 	member *Member       // is to know when it is written; nil: nobody is, or a Hold tells
 	born   time.Duration // when the frame of the first record came, since the broker's start
 }
@@ -50,6 +52,7 @@ func (d *Delivery) add(e entry) {
 }
 
 func (d *Delivery) reset() {
+	d.loan.giveBack(d.lent)
 	for _, f := range d.frames {
 		f.release()
 	}

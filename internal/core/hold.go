@@ -4,6 +4,8 @@ package core
 // written out. The zero value holds nothing. Not safe for concurrent use.
 type Hold struct {
 	frames []*frame
+	loan   *loan   // is to know when they are let go; nil: nobody is
+	lent   int32   // references
 	member *Member // is to know when they are written; nil: nobody is
 	last   uint64  // delivery number
 }
@@ -12,6 +14,7 @@ type Hold struct {
 // delivery has to be settled all the same, before or after.
 func (d *Delivery) Hold(h *Hold) {
 	h.frames, d.frames = d.frames, h.frames[:0]
+	h.loan, h.lent, d.loan = d.loan, d.lent, nil
 	h.member, d.member = d.member, nil
 	h.last = d.FirstSequence + uint64(d.Count) - 1
 }
@@ -23,6 +26,8 @@ func (h *Hold) Release() {
 		h.member.written(h.last)
 		h.member = nil
 	}
+	h.loan.giveBack(h.lent)
+	h.loan = nil
 	for _, f := range h.frames {
 		f.release()
 	}

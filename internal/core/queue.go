@@ -1,6 +1,7 @@
 package core
 
 import (
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -17,9 +18,13 @@ type queue struct {
 	ring[entry]
 	charged int64 // what its room takes of max_memory
 
-	// The frame that was taken from last, known by when it came, and how often: more of it may be in the queue while that is being written.
-	lentBorn time.Duration
-	lent     int32
+	loan *loan // of the frame at the front; nil: there was none
+}
+
+// loan counts the references that deliveries hold, while they are being written, to a frame of which more is in the queue.
+type loan struct {
+	born time.Duration // when the frame came: it is not to be kept
+	out  atomic.Int32
 }
 
 const (
@@ -68,15 +73,35 @@ func (q *queue) compactBack() bool {
 	return compactLast(q.len, func(i int) *extent { return &q.at(i).extent })
 }
 
-// lend notes whose frame it is that was taken from last.
-func (q *queue) lend(frames []*frame) {
-	last := frames[len(frames)-1]
-	if last.born != q.lentBorn {
-		q.lentBorn, q.lent = last.born, 0
+// giveBack notes that a delivery lets go of so many.
+func (l *loan) giveBack(n int32) {
+	if l != nil {
+		l.out.Add(-n)
 	}
-	for i := len(frames) - 1; i >= 0 && frames[i] == last; i-- {
-		q.lent++
+}
+
+// lend notes what a delivery holds of a frame of which there is more at the front.
+func (q *queue) lend(d *Delivery) {
+	last := d.frames[len(d.frames)-1]
+	if q.len == 0 || q.front().frame != last {
+		return
 	}
+	if q.loan == nil || q.loan.born != last.born {
+		q.loan = &loan{born: last.born}
+	}
+	d.loan = q.loan
+	for i := len(d.frames) - 1; i >= 0 && d.frames[i] == last; i-- {
+		d.lent++
+	}
+	d.loan.out.Add(d.lent)
+}
+
+// lent returns how many references to a frame, which is that of the front entry, deliveries hold.
+func (q *queue) lent(f *frame) int32 {
+	if q.loan == nil || q.loan.born != f.born || f.part != nil { // a copy was made after they were lent
+		return 0
+	}
+	return q.loan.out.Load()
 }
 
 // pop removes the front entry and hands its reference to the caller.

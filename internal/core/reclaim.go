@@ -252,8 +252,8 @@ func (s *Subscription) eachFrame(f func(f *frame, holds int32) bool) {
 	defer s.mu.Unlock()
 	for i := range s.queue.len {
 		e, holds := s.queue.at(i), int32(1)
-		if i == 0 && e.frame.born == s.queue.lentBorn {
-			holds += s.queue.lent
+		if i == 0 {
+			holds += s.queue.lent(e.frame)
 		}
 		if !f(e.frame, holds) {
 			return

@@ -388,3 +388,39 @@ func TestGroupsLetGoOfTheLastFrame(t *testing.T) {
 		}
 	}
 }
+
+// What a subscription has been sent is not held by it any more: it does not count for what its end would free.
+func TestWhatWasSentClaimsNothing(t *testing.T) {
+	for name, held := range map[string]bool{"at once": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t, func(o *Options) { o.MaxMemory = 1_250_000 })
+				defer b.Close()
+				join(t, b, JoinOptions{Patterns: []string{"t"}})
+				frozen := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}})
+				subscribe(t, b, SubscribeOptions{Patterns: []string{"r"}})
+				message := post{topic: "t", payload: strings.Repeat("x", 300_000)}
+				publish(t, b, message, message, message, message)
+				var d Delivery
+				for range 2 {
+					if !frozen.Take(&d, 1) {
+						t.Fatal("nothing to take")
+					}
+					var h Hold
+					if held {
+						d.Hold(&h)
+					}
+					frozen.Settle(&d, true)
+					h.Release()
+				}
+				time.Sleep(time.Second)
+				if r := publish(t, b, post{topic: "r", payload: strings.Repeat("x", 200_000)}); !errors.Is(r[0].Err, ErrMemory) {
+					t.Errorf("%+v", r[0])
+				}
+				if e := frozen.Ending(); e.Reason != EndNone {
+					t.Errorf("evicted in vain, since a group holds the same: %+v", e)
+				}
+			})
+		})
+	}
+}

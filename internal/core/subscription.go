@@ -140,7 +140,7 @@ func (s *Subscription) Take(d *Delivery, maxBytes int64) bool {
 		}
 		d.add(e)
 	}
-	s.queue.lend(d.frames)
+	s.queue.lend(d)
 	if s.queue.len > 0 {
 		s.taken = s.broker.clock.Now()
 	} else {
