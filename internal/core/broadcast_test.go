@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -514,4 +516,31 @@ func TestDrainAndClose(t *testing.T) {
 	b.Close()
 	wantEnded(t, frozen, EndShuttingDown, 2)
 	wantMemory(t, b, 0)
+}
+
+// An empty queue takes any one message, alone or as the first of several, whatever its policy is.
+func TestAnEmptyQueueTakesAnyOneMessage(t *testing.T) {
+	large := strings.Repeat("x", 5000)
+	for _, policy := range []OverflowPolicy{OverflowEvict, OverflowDropOldest, OverflowDropNewest} {
+		for _, more := range []int{0, 1} {
+			t.Run(fmt.Sprint(policy, " and ", more), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBroker(t, func(o *Options) { o.ConsumerCapacityBytes, o.GroupCapacityBytes = 1<<10, 1<<10 })
+					s := subscribe(t, b, SubscribeOptions{Patterns: []string{"t"}, Overflow: policy})
+					settings := GroupSettings{Overflow: policy}
+					if policy == OverflowEvict {
+						settings.Overflow = OverflowReject
+					}
+					m := join(t, b, JoinOptions{Patterns: []string{"t"}, Settings: settings})
+					publish(t, b, slices.Repeat([]post{{topic: "t", payload: large}}, 1+more)...)
+					if n, _ := s.Queued(); n != 1 && policy != OverflowEvict {
+						t.Errorf("%d messages are queued", n)
+					}
+					if n := m.group.waiting(); n != 1 {
+						t.Errorf("%d messages are queued at a group", n)
+					}
+				})
+			})
+		}
+	}
 }

@@ -71,6 +71,9 @@ func (in *intake) reserve(patient bool, n, size int64) bool {
 func (in *intake) reserveFirst(data []byte, n int) (count int, size int64) {
 	slots, bytes := in.fill.load()
 	count, size = measure(in.encoding, data, min(n, int(max(0, in.capacity-slots))), in.capacityBytes-bytes)
+	if count == 0 && slots == 0 {
+		count, size = 1, int64(in.encoding.Len(data)) // which an empty queue takes, whatever its size
+	}
 	if count > 0 && in.reserve(false, int64(count), size) {
 		return count, size
 	}
