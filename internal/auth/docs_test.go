@@ -21,7 +21,7 @@ func TestDocumentedAuthFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ids.Len() != 2 {
-		t.Errorf("%d identities", ids.Len())
+	if len(ids.all) != 2 {
+		t.Errorf("%d identities", len(ids.all))
 	}
 }

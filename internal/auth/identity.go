@@ -32,9 +32,6 @@ type knownToken struct {
 	identity *Identity
 }
 
-// Len is how many identities there are.
-func (ids *Identities) Len() int { return len(ids.all) }
-
 // OnlyCertificates names the identities that have a certificate name and no token: without client certificates nobody is they.
 func (ids *Identities) OnlyCertificates() []string {
 	var names []string

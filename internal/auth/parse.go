@@ -29,17 +29,8 @@ func (m FileErrors) Error() string { return errors.Join(m...).Error() }
 // Unwrap returns them one by one.
 func (m FileErrors) Unwrap() []error { return m }
 
-// Read reads an auth file, which must be private. When anything is wrong with it there are no identities at all; the
+// Parse reads data, which is that of the auth file at path. When anything is wrong with it there are no identities at all; the
 // error is then FileErrors, with everything that was found.
-func Read(path string) (*Identities, error) {
-	data, err := ReadSecret(path)
-	if err != nil {
-		return nil, FileErrors{err}
-	}
-	return Parse(path, data)
-}
-
-// Parse is Read for what was read from path already.
 func Parse(path string, data []byte) (*Identities, error) {
 	p := &parser{
 		path:  path,

@@ -57,8 +57,8 @@ func TestParse(t *testing.T) {
 	if !ops.Admin || !ops.Publish.Nothing() || !ops.Subscribe.Nothing() || !ops.Group.Nothing() {
 		t.Errorf("%+v", ops)
 	}
-	if ids.Len() != 2 || len(ids.OnlyCertificates()) != 0 {
-		t.Errorf("%d identities, %q", ids.Len(), ids.OnlyCertificates())
+	if len(ids.all) != 2 || len(ids.OnlyCertificates()) != 0 {
+		t.Errorf("%d identities, %q", len(ids.all), ids.OnlyCertificates())
 	}
 }
 

@@ -51,9 +51,6 @@ func (e *endpoint) ID() string { return e.id }
 // Patterns returns the patterns as given.
 func (e *endpoint) Patterns() []string { return e.patterns.Strings() }
 
-// Identity returns whose subscription it is; empty: nobody's in particular.
-func (e *endpoint) Identity() string { return e.access.Identity }
-
 // rights implements interest.
 func (e *endpoint) rights() *Permission { return e.access.Receive }
 

@@ -107,8 +107,5 @@ func (p *Pattern) Match(topic string) bool {
 	return false
 }
 
-// Exclusion reports whether the pattern begins with !.
-func (p *Pattern) Exclusion() bool { return p.exclusion }
-
 // String returns the pattern as it was given to ParsePattern.
 func (p *Pattern) String() string { return p.text }

@@ -276,7 +276,7 @@ func TestParsePatterns(t *testing.T) {
 			t.Errorf("%q: %v", topic, got)
 		}
 	}
-	if set.patterns[0].Exclusion() || !set.patterns[1].Exclusion() || set.patterns[1].String() != "!orders.internal.**" {
+	if set.patterns[0].exclusion || !set.patterns[1].exclusion || set.patterns[1].String() != "!orders.internal.**" {
 		t.Error("exclusions are mixed up")
 	}
 	if !set.patterns[1].Match("orders.internal") {

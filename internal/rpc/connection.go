@@ -41,13 +41,6 @@ func (c *connections) count() int {
 	return n
 }
 
-// all returns how many connections there are, silent ones included.
-func (c *connections) all() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.conns)
-}
-
 // closeSilent closes the connections that have not completed their handshake, and from now on every new one. grpc.Server
 // waits for those, also when it is told to stop at once.
 func (c *connections) closeSilent() {

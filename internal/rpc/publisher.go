@@ -158,13 +158,6 @@ func (p *Publisher) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Confirmed returns the position up to which all messages are dealt with: accepted, or refused with a receipt.
-func (p *Publisher) Confirmed() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.window.confirmed
-}
-
 // Done is closed when the publisher has ended: it was closed, or it has given up and Close returns why.
 func (p *Publisher) Done() <-chan struct{} { return p.done }
 

@@ -87,8 +87,8 @@ func TestPublisherKeepsOrder(t *testing.T) {
 	if err := p.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if p.Confirmed() != n || receipts.last != n || receipts.unrouted != 0 || len(receipts.refused) != 0 {
-		t.Errorf("%d confirmed, receipts up to %d, %d unrouted, %d refused", p.Confirmed(), receipts.last, receipts.unrouted, len(receipts.refused))
+	if p.confirmed() != n || receipts.last != n || receipts.unrouted != 0 || len(receipts.refused) != 0 {
+		t.Errorf("%d confirmed, receipts up to %d, %d unrouted, %d refused", p.confirmed(), receipts.last, receipts.unrouted, len(receipts.refused))
 	}
 	for i, d := range sub.take(t, n) {
 		if string(d.Payload) != strconv.Itoa(i+1) || d.Sequence != uint64(i+1) {
@@ -195,7 +195,7 @@ func TestPublisherSurvivesRestart(t *testing.T) {
 	<-halfway
 	first := site.broker
 	site.kill(t)
-	confirmed := p.Confirmed()
+	confirmed := p.confirmed()
 	site.start(t)
 	sub := subscribe(t, site.client(t, nil), SubscribeOptions{Patterns: []string{"n"}})
 	<-published
@@ -431,4 +431,11 @@ func TestUnconfirmedError(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+}
+
+// confirmed returns the position up to which all messages are dealt with.
+func (p *Publisher) confirmed() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.window.confirmed
 }

@@ -108,8 +108,8 @@ func TestLongOutage(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if err := p.Flush(t.Context()); err != nil || p.Confirmed() != n+1 {
-			t.Errorf("%d confirmed: %v", p.Confirmed(), err)
+		if err := p.Flush(t.Context()); err != nil || p.confirmed() != n+1 {
+			t.Errorf("%d confirmed: %v", p.confirmed(), err)
 		}
 		for _, s := range subs {
 			got := s.take(t, n)

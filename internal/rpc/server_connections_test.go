@@ -260,3 +260,10 @@ func TestNoOpen(t *testing.T) {
 	time.Sleep(300 * time.Millisecond) // the limit does not concern who has opened
 	p.stop()
 }
+
+// all returns how many connections there are, silent ones included.
+func (c *connections) all() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns)
+}
