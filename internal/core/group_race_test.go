@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ func TestGroupsUnderEverythingAtOnce(t *testing.T) {
 				o.GroupLinger = linger
 				o.GroupCapacity = 200
 				o.SendTimeout = 5 * time.Millisecond
+				o.MaxMemory = 1 << 20
 			})
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 			defer cancel()
@@ -28,6 +30,9 @@ func TestGroupsUnderEverythingAtOnce(t *testing.T) {
 			for i := range 2 {
 				wg.Go(func() { publishAtRandom(ctx, t, b, rand.New(rand.NewPCG(2, uint64(i)))) })
 			}
+			for i := range 4 {
+				wg.Go(func() { unrulySubscribers(ctx, t, b, rand.New(rand.NewPCG(4, uint64(i)))) })
+			}
 			for ctx.Err() == nil {
 				for _, st := range b.Groups() {
 					if st.Pending < 0 || st.InFlight < 0 {
@@ -36,13 +41,57 @@ func TestGroupsUnderEverythingAtOnce(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
+			b.Drain(time.Now().Add(20 * time.Millisecond))
+			time.Sleep(20 * time.Millisecond)
 			b.Close()
 			wg.Wait()
 			for until := time.Now().Add(5 * time.Second); b.Stats().Memory > 0 && time.Now().Before(until); {
 				time.Sleep(time.Millisecond) // a group's clock may still be telling what it has done
 			}
 			wantMemory(t, b, 0)
+			checkBooks(t, b)
 		})
+	}
+}
+
+// unrulySubscribers subscribes over and over, and is as often frozen as at work.
+func unrulySubscribers(ctx context.Context, t *testing.T, b *Broker, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		s, err := b.Subscribe(SubscribeOptions{
+			ID:       []string{"", "x", "y"}[rng.IntN(3)],
+			Patterns: [][]string{{"**"}, {"job.a"}, {"$tb.**"}}[rng.IntN(3)],
+			Capacity: []int{0, 50}[rng.IntN(2)],
+			Overflow: []OverflowPolicy{OverflowEvict, OverflowDropOldest, OverflowDropNewest}[rng.IntN(3)],
+		})
+		if err != nil {
+			if !b.isDraining() {
+				t.Error(err)
+			}
+			return
+		}
+		var d Delivery
+		for range rng.IntN(30) {
+			select {
+			case <-s.Wake():
+			case <-s.Done():
+			case <-time.After(time.Millisecond):
+			}
+			if !s.Take(&d, []int64{1, 300, 64 << 10}[rng.IntN(3)]) {
+				continue
+			}
+			var h Hold
+			d.Hold(&h)
+			written := rng.IntN(20) > 0
+			s.Settle(&d, written)
+			if rng.IntN(50) == 0 {
+				time.Sleep(2 * idleHolder / 3)
+			}
+			h.Release()
+			if !written {
+				break
+			}
+		}
+		s.Close()
 	}
 }
 
@@ -92,7 +141,12 @@ func takeAtRandom(m *Member, rng *rand.Rand) {
 			if rng.IntN(50) == 0 {
 				time.Sleep(6 * time.Millisecond) // more than the send timeout
 			}
+			var h Hold
+			if rng.IntN(2) == 0 {
+				d.Hold(&h)
+			}
 			m.Settle(&d, rng.IntN(10) > 0)
+			h.Release()
 			continue
 		}
 		select {
@@ -134,9 +188,13 @@ func answerAtRandom(m *Member, rng *rand.Rand, done <-chan struct{}) {
 
 func publishAtRandom(ctx context.Context, t *testing.T, b *Broker, rng *rand.Rand) {
 	for ctx.Err() == nil {
-		posts := make([]post, 1+rng.IntN(30))
+		n := 1 + rng.IntN(30)
+		posts := make([]post, n, n+1)
 		for i := range posts {
 			posts[i] = post{[]string{"job.a", "job.b", "job.c"}[rng.IntN(3)], "payload", []string{"", "k", "l", "m"}[rng.IntN(4)]}
+		}
+		if rng.IntN(4) == 0 {
+			posts = append(posts, post{topic: "nobody", payload: strings.Repeat("x", rng.IntN(200_000))})
 		}
 		batch := batchOf(posts...)
 		batch.MaxWait = time.Duration(rng.IntN(2)) * time.Millisecond
