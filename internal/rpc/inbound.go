@@ -52,9 +52,15 @@ const smallHolding = 4 << 10
 // ones in which nothing was dealt with for longest.
 func (in *inbound) relieve() {
 	in.mu.Lock()
-	defer in.mu.Unlock()
+	var over []*inCall
 	for _, c := range in.chooseLocked() {
-		c.refuse()
+		if c.refuse() {
+			over = append(over, c)
+		}
+	}
+	in.mu.Unlock()
+	for _, c := range over {
+		c.ends()
 	}
 }
 

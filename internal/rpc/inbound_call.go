@@ -3,6 +3,8 @@ package rpc
 import (
 	"context"
 	"time"
+
+	"google.golang.org/grpc/mem"
 )
 
 // inCall is what a call has sent and its handler has not dealt with yet.
@@ -19,6 +21,8 @@ type inCall struct {
 
 	// Guarded by the flow's mu.
 	receiving bool // its only request, see receives; refused is closed then as well
+	unread    bool // its only answer is not written yet
+	handled   bool // its handler has returned, and it lasts until the answer is written
 	ended     bool
 	givenUp   bool // held does not change any more
 	held      int64
@@ -60,8 +64,9 @@ func (c *inCall) refusal() <-chan struct{} {
 	return c.refused
 }
 
-// refuse gives the call up. It is called once. What it sends from now on is not kept by anybody for long, and not accounted for.
-func (c *inCall) refuse() {
+// refuse gives the call up. It is called once. What it sends from now on is not kept by anybody for long, and not accounted for. over: its handler has
+// returned, and nobody else will call ends.
+func (c *inCall) refuse() (over bool) {
 	c.flow.mu.Lock()
 	if !c.ended {
 		delete(c.flow.calls, c.id)
@@ -69,9 +74,11 @@ func (c *inCall) refuse() {
 		c.flow.in.refused.Add(c.held)
 		c.givenUp = true
 	}
-	receiving := c.receiving
+	receiving, handled := c.receiving, c.handled
 	c.flow.mu.Unlock()
 	switch {
+	case handled:
+		_ = c.flow.raw.Close()
 	case c.told, receiving:
 		close(c.refused)
 	case c.alien:
@@ -79,6 +86,7 @@ func (c *inCall) refuse() {
 	default:
 		c.cancel()
 	}
+	return handled
 }
 
 // receives reports whether the call may be given up while its handler waits for a request that is not whole yet, without having been told: the
@@ -190,13 +198,49 @@ func (c *inCall) paid(n int64) {
 	c.flow.in.held.Add(-n)
 }
 
-// end forgets the call. Only the first time has an effect.
+// answers returns the buffer that is to end the call's only answer. Until the client has taken that, the call lasts: the transport keeps all of it, with
+// its metadata.
+func (c *inCall) answers() mem.Buffer {
+	c.flow.mu.Lock()
+	c.unread = true
+	c.flow.mu.Unlock()
+	return mem.NewBuffer(&mark, (*answered)(c))
+}
+
+// answered is a call as the mem.BufferPool of the end of its answer.
+type answered inCall
+
+// Put implements mem.BufferPool. The answer is written, or there is nobody to write it to.
+func (a *answered) Put(*[]byte) {
+	c := (*inCall)(a)
+	c.flow.mu.Lock()
+	c.unread = false
+	handled := c.handled
+	c.flow.mu.Unlock()
+	if handled {
+		c.ends()
+	}
+}
+
+// Get implements mem.BufferPool. Nobody asks for it.
+func (*answered) Get(n int) *[]byte {
+	b := make([]byte, n)
+	return &b
+}
+
+// end forgets the call, since its handler returns, as soon as there is no unread answer. Only the first time has an effect.
 func (c *inCall) end() {
 	if c == nil {
 		return
 	}
 	c.stop()
-	c.ends()
+	c.flow.mu.Lock()
+	lasts := c.unread && !c.givenUp
+	c.handled = lasts
+	c.flow.mu.Unlock()
+	if !lasts {
+		c.ends()
+	}
 }
 
 func (c *inCall) ends() {

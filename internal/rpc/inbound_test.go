@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -430,4 +431,74 @@ func TestWhoWaitsForMemoryTakesMemory(t *testing.T) {
 		t.Errorf("%d MiB in use, %d accounted for", used>>20, in.held.Load()>>20)
 	}
 	member.cancel()
+}
+
+// TestUnreadAnswers: a client that takes no answers to its calls, which have ended for the broker and not for the transport, is bounded like one whose calls
+// are open.
+func TestUnreadAnswers(t *testing.T) {
+	for method, request := range map[string]proto.Message{
+		tinybrokerv1.BrokerService_Publish_FullMethodName: &tinybrokerv1.PublishRequest{Topic: "a"},
+		healthgrpc.Health_Check_FullMethodName:            &healthgrpc.HealthCheckRequest{},
+	} {
+		t.Run(method, func(t *testing.T) {
+			station := newStation(t, func(o *core.Options, _ *ServerOptions) { o.MaxMemory = 8 << 20 })
+			in := station.server.inbound
+			before := memoryInUse()
+			for range 3 {
+				c := dialHTTP2(t, station, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+				go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
+				for range 1500 {
+					c.more = [][2]string{{"something", fmt.Sprint(rand.Int64()) + string(bytes.Repeat([]byte("x"), 10<<10))}}
+					id, err := c.call(method, request)
+					if err == nil {
+						err = c.WriteData(id, true, nil)
+					}
+					if err != nil {
+						break // the connection was closed for it
+					}
+				}
+			}
+			time.Sleep(500 * time.Millisecond)
+			used, held, calls := memoryInUse()-before, in.held.Load(), in.calls.Load()
+			if held > in.limit || used > held+calls*(8<<10)+4<<20 {
+				t.Errorf("%d MiB in use, %d accounted for, %d calls", used>>20, held>>20, calls)
+			}
+		})
+	}
+}
+
+// TestAnswersThatNobodyWants: a call is over when its client has taken the answer, does not want it any more, or is gone.
+func TestAnswersThatNobodyWants(t *testing.T) {
+	station := newStation(t, nil)
+	in := station.server.inbound
+	c := dialHTTP2(t, station, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
+	publish := func() uint32 {
+		id, err := c.call(tinybrokerv1.BrokerService_Publish_FullMethodName, &tinybrokerv1.PublishRequest{Topic: "a"})
+		if err == nil {
+			err = c.WriteData(id, true, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	calls := func(n int64) func() bool { return func() bool { return in.calls.Load() == n } }
+	wanted, unwanted := publish(), publish()
+	_ = publish()
+	eventually(t, "they are published", func() bool { return station.broker.Stats().Published == 3 })
+	time.Sleep(100 * time.Millisecond) // for their handlers to return
+	if !calls(3)() {
+		t.Errorf("%d calls are known", in.calls.Load())
+	}
+	if err := c.WriteWindowUpdate(wanted, 1000); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first is over", calls(2))
+	if err := c.WriteRSTStream(unwanted, http2.ErrCodeCancel); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second is over", calls(1))
+	_ = c.Close()
+	eventually(t, "the third is over", calls(0))
 }

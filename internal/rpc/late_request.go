@@ -7,6 +7,9 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
@@ -40,6 +43,23 @@ func handleLate(m grpc.MethodDesc) grpc.StreamHandler {
 		if err != nil {
 			return err
 		}
-		return stream.SendMsg(response)
+		return sendAnswer(stream, response)
 	}
+}
+
+// sendAnswer sends the only response of a call.
+func sendAnswer(stream grpc.ServerStream, response any) error {
+	encoded, err := proto.Marshal(response.(proto.Message))
+	if err != nil {
+		return err
+	}
+	bufs := mem.BufferSlice{mem.SliceBuffer(encoded)}
+	if call := inCallOf(stream.Context()); call != nil {
+		// What is compressed is in the transport's own buffers, of which nobody learns when they are written.
+		if grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
+			return context.Canceled // nothing has been sent on it yet, so the stream is gone
+		}
+		bufs = append(bufs, call.answers())
+	}
+	return stream.SendMsg(&rawFrame{bufs: bufs})
 }
