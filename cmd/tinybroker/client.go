@@ -73,7 +73,7 @@ func (o *clientOptions) dial(ctx context.Context, n *notices, l *link) (*rpc.Cli
 			o.tellConnection(n, e)
 		},
 	}
-	if err := o.security.apply(&options, n); err != nil {
+	if _, err := leaving(ctx, 0, func() error { return o.security.apply(&options, n) }); err != nil {
 		return nil, err
 	}
 	c, err := rpc.Dial(ctx, options)

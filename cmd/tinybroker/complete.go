@@ -37,7 +37,9 @@ func (o *clientOptions) liveNames(cmd *cobra.Command, v core.View, begun string)
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
 	// The environment and the file may say where the broker is. What is wrong with them is told when the command runs.
-	_, _ = loadConfig(cmd.Flags(), nil)
+	if left, _ := leaving(ctx, 0, func() error { _, err := loadConfig(cmd.Flags(), nil); return err }); left {
+		return nil
+	}
 	o.connectTimeout, o.wait = completionPatience-reasonPatience, false
 	client, err := o.dial(ctx, noNotices(), new(link))
 	if err != nil {

@@ -73,7 +73,9 @@ its tools.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return a.configure(cmd)
+			// The file may be a pipe, or on a disk, that does not answer.
+			_, err := leaving(cmd.Context(), 0, func() error { return a.configure(cmd) })
+			return err
 		},
 	}
 	root.SetIn(a.in)

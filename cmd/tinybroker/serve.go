@@ -198,8 +198,11 @@ func runServe(ctx context.Context, a *app, o *serveOptions) error {
 	if o.addrFile != "" {
 		clearAddrFile(o.addrFile)
 	}
-	guard, err := loadSecurity(o.files, log)
-	if err != nil {
+	var guard *security
+	switch left, err := leaving(ctx, 0, func() (err error) { guard, err = loadSecurity(o.files, log); return err }); {
+	case left:
+		return nil // a stop like any other
+	case err != nil:
 		return err
 	}
 	guard.apply(&o.server)

@@ -286,3 +286,43 @@ func TestIsDouble(t *testing.T) {
 		}
 	}
 }
+
+// One signal ends what waits for a file that does not answer, be it a pipe that nobody writes to or on a disk that is away.
+func TestSilentFilesDoNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	pipe := t.TempDir() + "/pipe"
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const killed = 128 + int(syscall.SIGTERM)
+	for _, c := range []struct {
+		args string
+		code int
+	}{
+		{"serve --listen 127.0.0.1:0 --auth-file " + pipe, 0},
+		{"serve --listen 127.0.0.1:0 --config " + pipe, killed},
+		{"status --config " + pipe, killed},
+		{"status --token-file " + pipe, killed},
+		{"sub x --token-file " + pipe, killed},
+		{"sub x --tls-ca " + pipe, killed},
+		{"bench --token-file " + pipe, killed},
+		{"top --once --token-file " + pipe, killed},
+	} {
+		p := start(t, strings.Fields(c.args), env("TINYBROKER_SERVER="+b.address))
+		var silent *os.File
+		eventually(t, "it reads", func() bool { // until then there is nobody to write to
+			var err error
+			silent, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+			return err == nil
+		})
+		p.signal(syscall.SIGTERM)
+		p.ended(c.code)
+		silent.Close()
+		if got := p.stderr.String(); got != "" {
+			t.Errorf("%s: %q", c.args, got)
+		}
+	}
+	p := start(t, []string{"__complete", "pub", ""}, env("TINYBROKER_CONFIG="+pipe))
+	p.ended(0)
+}
