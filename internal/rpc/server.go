@@ -248,6 +248,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = s.leftBehind(ctx.Err())
 		s.broker.Close()
+		defer inflating.abandon()()
 		select {
 		case <-stopped:
 		case <-time.After(s.options.times.farewell):

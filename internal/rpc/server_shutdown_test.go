@@ -1,7 +1,10 @@
 package rpc
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -9,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -290,6 +295,46 @@ func TestShutdownOfPatience(t *testing.T) {
 	checkStatus(t, <-streamed, codes.Unavailable, "DRAINING")
 	frozen.cancel()
 	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestShutdownWhileInflating: compressed requests that wait for their turn to be inflated, each to 16 MiB, do not hold up the end.
+func TestShutdownWhileInflating(t *testing.T) {
+	station := newStation(t, nil)
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	if _, err := w.Write(make([]byte, 16<<20-1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	message := append(binary.BigEndian.AppendUint32([]byte{1}, uint32(z.Len())), z.Bytes()...)
+	c := dialHTTP2(t, station)
+	go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
+	c.more = [][2]string{{"grpc-encoding", "gzip"}}
+	const calls = 600
+	for range calls {
+		id, err := c.begin(tinybrokerv1.BrokerService_Publish_FullMethodName)
+		if err == nil {
+			err = c.WriteData(id, false, message[:len(message)/2])
+		}
+		if err == nil {
+			err = c.WriteData(id, true, message[len(message)/2:])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "they have come", func() bool { return station.server.inbound.held.Load() > 0 && station.broker.Stats().Refused > 0 })
+	took, _ := shutDown(t, station, 100*time.Millisecond)
+	if n := station.broker.Stats().Refused; n > calls/4 {
+		t.Errorf("%d of %d requests were inflated, in %s", n, calls, took)
+	}
+	// Compressing is as before.
+	again := newStation(t, nil)
+	if _, err := again.stub(t).Publish(within(t, 10*time.Second), &tinybrokerv1.PublishRequest{Topic: "a"}, grpc.UseCompressor("gzip")); err != nil {
 		t.Error(err)
 	}
 }
