@@ -7,7 +7,7 @@ const (
 	// heaps. It is accounted for though many messages may be one parcel.
 	parcelOverhead = 224
 	// keyOverhead is what a key with messages in a group takes beside its bytes: the object, and its place in the map.
-	keyOverhead = 192
+	keyOverhead = 256
 )
 
 // book accounts in p.room for what the first n messages of data, which are of a run, may take in so many groups. False: there is no room, and p.short tells

@@ -155,3 +155,26 @@ func TestAKeyedMessagePinsNoLargeFrame(t *testing.T) {
 		t.Errorf("200 small messages hold %d bytes, want no more than %d", held, most)
 	}
 }
+
+// What a member says of very many messages with keys of their own takes a time that grows with their number alone.
+func TestManyKeysFailAtOnce(t *testing.T) {
+	took := func(n int) time.Duration {
+		b := newBroker(t, func(o *Options) { o.GroupCapacity = 1 << 16 })
+		m := join(t, b, JoinOptions{MaxInFlight: maxMaxInFlight})
+		var posts []post
+		for i := range 2 * n {
+			posts = append(posts, post{topic: "t", payload: "x", key: fmt.Sprint(i % n)})
+		}
+		publish(t, b, posts...)
+		if all, _ := takeEverything(m); len(all) != 2*n {
+			t.Fatalf("%d in flight, want %d", len(all), 2*n)
+		}
+		at := time.Now()
+		m.Nack(Nack{Delay: new(time.Duration)}, SequenceRange{1, uint64(n)})
+		return time.Since(at)
+	}
+	quickest := func(n int) time.Duration { return min(took(n), took(n), took(n)) }
+	if few, many := quickest(1000), quickest(16_000); many > 120*few { // the square of 16 is 256
+		t.Errorf("16,000 nacks take %v, 1000 take %v", many, few)
+	}
+}

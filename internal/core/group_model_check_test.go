@@ -344,7 +344,7 @@ func (g *modelGroup) checkStructure() {
 				g.t.Errorf("%s: key %q waits out of order", g.name, name)
 			}
 		}
-		if st.inFlight == 0 && st.holder != nil || st.inFlight > 0 && (st.holder == nil || st.inLane) {
+		if st.flights.len == 0 && st.holder != nil || st.flights.len > 0 && (st.holder == nil || st.inLane) {
 			g.t.Errorf("%s: key %q: %+v", g.name, name, st)
 		}
 		if st.holder != nil && st.next(st.holder) != nil && (!st.held || !slices.Contains(st.holder.heldKeys(), st)) {

@@ -1,14 +1,17 @@
 package core
 
-import "maps"
+import (
+	"maps"
+	"sort"
+)
 
 // keyState is a key with messages in the group. Its messages are either in flight, all at one member, or wait in
 // order; only the first of them may be in a lane, and only while none is in flight: that one stands for the key there.
 // Guarded by the group's mu.
 type keyState struct {
 	name     string
-	holder   *Member       // whoever has inFlight > 0 messages of the key
-	inFlight int           // messages
+	holder   *Member       // whoever has messages of the key in flight
+	flights  ring[*parcel] // these, by delivery number
 	waiting  ring[*parcel] // behind those in flight, or behind the one in a lane
 	inLane   bool          // the key's first message is in a lane, or waits there for another attempt
 	held     bool          // the holder has been told that more is waiting
@@ -78,7 +81,7 @@ func (g *group) laneOfKeyLocked(st *keyState, lanes []*lane) *lane {
 }
 
 // idle reports whether the key has no message in the group.
-func (st *keyState) idle() bool { return st.inFlight == 0 && !st.inLane && st.waiting.len == 0 }
+func (st *keyState) idle() bool { return st.flights.len == 0 && !st.inLane && st.waiting.len == 0 }
 
 // next returns the first waiting message if the holder may have it now. One that is late gets no more of the key: when what it has
 // is back, another may have all of it. Where one message came back, the holder may be about to give back those behind it that it has; what it has never had must not
@@ -99,11 +102,12 @@ func (st *keyState) mayComeBack(p *parcel) bool {
 	if st.failedAt == 0 {
 		return false
 	}
-	for _, q := range st.holder.flights {
+	for i := range st.flights.len {
+		q := *st.flights.at(i)
 		if q.first > st.failedAt {
 			break
 		}
-		if q.key == st && q.order < p.order {
+		if q.order < p.order {
 			return true
 		}
 	}
@@ -134,9 +138,14 @@ func (st *keyState) offer() {
 func (st *keyState) give(m *Member, p *parcel) {
 	st.inLane = false
 	st.holder = m
-	st.inFlight++
+	st.flights.pushBack(p)
 	st.newest = max(st.newest, p.order)
 	st.offer()
+}
+
+// land notes that p is no longer in flight.
+func (st *keyState) land(p *parcel) {
+	st.flights.remove(sort.Search(st.flights.len, func(i int) bool { return (*st.flights.at(i)).first >= p.first }))
 }
 
 // putBack inserts a message among those that wait.
@@ -147,13 +156,13 @@ func (st *keyState) putBack(p *parcel) {
 	}
 	p.behind = true
 	st.waiting.insert(i, p)
-	st.rewound = st.rewound || st.inFlight > 0 && p.order < st.newest
+	st.rewound = st.rewound || st.flights.len > 0 && p.order < st.newest
 }
 
 // settleKeyLocked brings a key up to date after some of its messages were settled or given back: when none is in flight, the next goes to
 // its lane; when there is none, the key is forgotten.
 func (g *group) settleKeyLocked(st *keyState) {
-	if st.inFlight > 0 {
+	if st.flights.len > 0 {
 		st.offer()
 		return
 	}

@@ -44,20 +44,41 @@ func (r *ring[T]) popFront() T {
 	*r.front() = zero
 	r.head = (r.head + 1) & (len(r.slots) - 1)
 	r.len--
-	if r.len == 0 && len(r.slots) > 64 {
-		r.slots, r.head = nil, 0
-	}
+	r.shrink()
 	return v
 }
 
-// remove takes out the i-th element. It moves those before it.
+func (r *ring[T]) popBack() T {
+	var zero T
+	v := *r.back()
+	*r.back() = zero
+	r.len--
+	r.shrink()
+	return v
+}
+
+// remove takes out the i-th element. It moves those on the shorter side of it.
 func (r *ring[T]) remove(i int) T {
 	v := *r.at(i)
-	for ; i > 0; i-- {
-		*r.at(i) = *r.at(i - 1)
+	if i < r.len/2 {
+		for ; i > 0; i-- {
+			*r.at(i) = *r.at(i - 1)
+		}
+		*r.front() = v
+		return r.popFront()
 	}
-	*r.front() = v
-	return r.popFront()
+	for ; i < r.len-1; i++ {
+		*r.at(i) = *r.at(i + 1)
+	}
+	*r.back() = v
+	return r.popBack()
+}
+
+// shrink lets go of the room when the ring is empty.
+func (r *ring[T]) shrink() {
+	if r.len == 0 && len(r.slots) > 64 {
+		r.slots, r.head = nil, 0
+	}
 }
 
 func (r *ring[T]) grow() {

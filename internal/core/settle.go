@@ -241,7 +241,7 @@ func (g *group) landLocked(p *parcel) {
 	g.inFlight -= p.n
 	p.deadline, p.written = time.Time{}, 0
 	if p.key != nil {
-		p.key.inFlight--
+		p.key.land(p)
 	}
 }
 
@@ -292,7 +292,7 @@ func (g *group) giveBackLocked(p *parcel, how giveBack) {
 	}
 	switch {
 	case p.key != nil:
-		if how.charge && p.key.inFlight > 0 {
+		if how.charge && p.key.flights.len > 0 {
 			p.key.failedAt = p.member.sequence
 		}
 		p.key.putBack(p)
