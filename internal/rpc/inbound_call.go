@@ -131,14 +131,24 @@ func giveUp(ctx context.Context, pending *pendingFrames) error {
 	return errInbound
 }
 
-// given notes that the handler got the next message.
-func (c *inCall) given() {
+// given notes that the handler got the next message, of size bytes. One that came compressed takes more than what has come.
+func (c *inCall) given(size int) {
 	if c == nil {
 		return
 	}
+	more := int64(0)
 	c.flow.mu.Lock()
 	c.owed = true
+	if len(c.completed) > 0 && !c.givenUp && !c.ended {
+		first := &c.completed[0]
+		more = max(0, int64(size)-first.cost)
+		first.cost += more
+		c.held += more
+	}
 	c.flow.mu.Unlock()
+	if in := c.flow.in; more > 0 && in.held.Add(more) > in.limit {
+		in.relieve()
+	}
 }
 
 // settle notes that the message which the handler was given last takes no memory any more, or is accounted for elsewhere.

@@ -392,6 +392,12 @@ func TestHeaderThatEndsWithNothing(t *testing.T) {
 // TestWhoWaitsForMemoryTakesMemory: what publishers with patience have sent, and the broker has no room for yet, is bounded like what they have sent in
 // part.
 func TestWhoWaitsForMemoryTakesMemory(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { checkWaiting(t) })
+	t.Run("compressed", func(t *testing.T) { checkWaiting(t, grpc.UseCompressor(gzip.Name)) })
+}
+
+func checkWaiting(t *testing.T, options ...grpc.CallOption) {
+	t.Helper()
 	station := newStation(t, func(o *core.Options, _ *ServerOptions) {
 		o.MaxMemory, o.GroupCapacityBytes = 8<<20, 8<<20
 	})
@@ -413,7 +419,7 @@ func TestWhoWaitsForMemoryTakesMemory(t *testing.T) {
 	const publishers = 60
 	ended := make(chan error, publishers)
 	for range publishers {
-		stream, err := stub.PublishStream(within(t, 30*time.Second), grpc.ForceCodecV2(newRawCodec()))
+		stream, err := stub.PublishStream(within(t, 20*time.Second), append(options, grpc.ForceCodecV2(newRawCodec()))...)
 		if err == nil {
 			err = stream.SendMsg(frameOfBytes(frame))
 		}

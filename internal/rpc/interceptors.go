@@ -166,9 +166,20 @@ func (c *guardedCall) nextRequest(m any) error {
 		err = c.ServerStream.RecvMsg(m)
 	}
 	if err == nil {
-		c.in.given()
+		c.in.given(sizeOfRequest(m))
 	}
 	return err
+}
+
+// sizeOfRequest returns how many bytes a request has that was received as such; 0 for others, which are short.
+func sizeOfRequest(m any) int {
+	switch m := m.(type) {
+	case *rawFrame:
+		return len(m.data)
+	case *requestFrame:
+		return len(m.data)
+	}
+	return 0
 }
 
 // logRefusal tells the operator who knocks at the door.
