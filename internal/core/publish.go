@@ -84,8 +84,11 @@ func (b *Broker) publishRuns(ctx context.Context, p *publication, runs []Run) er
 		}
 		if r.Err == nil {
 			bytes += b.publishRun(ctx, p, r)
-			if r.Err != nil && (errors.Is(r.Err, ErrDraining) || ctx.Err() != nil) {
+			switch {
+			case errors.Is(r.Err, ErrDraining):
 				failed = r.Err
+			case r.Err != nil:
+				failed = ctx.Err() // whatever this one was refused for
 			}
 		}
 		accepted += r.Accepted

@@ -161,13 +161,17 @@ func TestTallyNamesEveryRefusal(t *testing.T) {
 	if err := b.Publish(ctx, patient); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+	mixed := batchOf(append(numbered("full", 0, 3), numbered("other", 0, 5)...)...)
+	if err := b.Publish(ctx, mixed); !errors.Is(err, context.Canceled) || !errors.Is(mixed.Runs[0].Err, ErrGroupFull) {
+		t.Errorf("%v; %v", err, mixed.Runs[0].Err)
+	}
 	b.Drain(time.Time{})
 	late := batchOf(numbered("late", 0, 6)...)
 	if err := b.Publish(t.Context(), late); !errors.Is(err, ErrDraining) {
 		t.Errorf("%v", err)
 	}
-	wantCounts(t, "refused", b.Tally().Refused, map[string]uint64{"memory": 1, "group_full": 4, "invalid": 5, "not_allowed": 7, "canceled": 2, "draining": 6})
-	if st := b.Stats(); st.Refused != 25 || st.Published != 1 {
+	wantCounts(t, "refused", b.Tally().Refused, map[string]uint64{"memory": 1, "group_full": 4 + 3, "invalid": 5, "not_allowed": 7, "canceled": 2 + 5, "draining": 6})
+	if st := b.Stats(); st.Refused != 33 || st.Published != 1 {
 		t.Errorf("%d refused, %d published", st.Refused, st.Published)
 	}
 }
