@@ -35,6 +35,12 @@ func TestFirstMistakes(t *testing.T) {
 		{[]string{"topics"}, exitUsage, "unknown command \"topics\"\nhint: did you mean tinybroker ls?"},
 		{[]string{"frobnicate"}, exitUsage, "unknown command \"frobnicate\"\nhint: see tinybroker --help"},
 
+		{[]string{"-q", "status"}, exitUsage, "unknown flag -q\nhint: flags go behind the command, as in: tinybroker COMMAND -"},
+		{[]string{"--wait", "pub", "x", "y"}, exitUsage, "unknown flag --wait\nhint: flags go behind the command, as in: tinybroker COMMAND -"},
+		{[]string{"--listen", ":1"}, exitUsage, "unknown flag --listen\nhint: flags go behind the command, as in: tinybroker COMMAND --listen\n"},
+		{[]string{"-v"}, exitUsage, "unknown flag -v\nhint: --version tells the version; "},
+		{[]string{"-x"}, exitUsage, "unknown flag -x\nhint: flags go behind the command, as in: tinybroker COMMAND -x"},
+		{[]string{"-z"}, exitUsage, "unknown flag -z\nhint: see tinybroker --help\n"},
 		{[]string{"serve", "--lisen", "x"}, exitUsage, "unknown flag --lisen\nhint: did you mean --listen?"},
 		{[]string{"serve", "--port", "7711"}, exitUsage, "unknown flag --port\nhint: did you mean --listen?"},
 		{[]string{"pub", "--host", "h", "x", "y"}, exitUsage, "unknown flag --host\nhint: did you mean --server?"},

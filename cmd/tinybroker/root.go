@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -185,6 +186,9 @@ func flagError(cmd *cobra.Command, err error) error {
 func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	if group := e.GetSpecifiedShortnames(); group != "" {
 		hint := "see " + cmd.CommandPath() + " --help"
+		if early := earlyFlagHint(cmd, group); early != "" {
+			hint = early
+		}
 		switch cmd.Name() {
 		case "pub":
 			hint = "a payload that begins with - goes after --, as in: tinybroker pub TOPIC -- -" + group
@@ -208,10 +212,36 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	err.hint = "see " + cmd.CommandPath() + " --help"
 	if argument := argumentHint(cmd.Name(), e.GetSpecifiedName()); argument != "" {
 		err.hint = argument
+	} else if early := earlyFlagHint(cmd, e.GetSpecifiedName()); early != "" {
+		err.hint = early
 	} else if meant != "" {
 		err.hint = "did you mean --" + meant + "?"
 	}
 	return err
+}
+
+// earlyFlagHint is what to do about a flag, or a group of letters, that stands before any command, and that one of them knows; empty: none does,
+// or there is a command.
+func earlyFlagHint(cmd *cobra.Command, flag string) string {
+	if cmd.HasParent() {
+		return ""
+	}
+	if slices.Contains([]string{"v", "V", "version"}, flag) {
+		return "--version tells the version; flags of a command go behind it"
+	}
+	for _, c := range cmd.Commands() {
+		if c.Flags().Lookup(flag) != nil || c.Flags().ShorthandLookup(flag[:1]) != nil && len(flag) == 1 {
+			return "flags go behind the command, as in: tinybroker COMMAND " + dashed(flag)
+		}
+	}
+	return ""
+}
+
+func dashed(flag string) string {
+	if len(flag) == 1 {
+		return "-" + flag
+	}
+	return "--" + flag
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
