@@ -14,22 +14,24 @@ import (
 // the other. Nobody waits for the network meanwhile, so a turn is as short as the processor makes it, and all of them take one processor at most.
 const maxInflating = 1
 
-var inflating = &inTurns{
-	Compressor: encoding.GetCompressor(gzip.Name),
-	turns:      make(chan struct{}, maxInflating),
-	abandoned:  make(chan struct{}),
-}
+var inflating = newInTurns(encoding.GetCompressor(gzip.Name))
 
 func init() { encoding.RegisterCompressor(inflating) }
 
-// inTurns is a compressor that inflates no more messages at once than there is room for in turns.
+// inTurns is a compressor that inflates no more than maxInflating messages at once.
 type inTurns struct {
 	encoding.Compressor
-	turns chan struct{}
 
-	mu        sync.Mutex
-	stopping  int           // servers
-	abandoned chan struct{} // closed while there are any
+	mu       sync.Mutex
+	changed  *sync.Cond
+	running  int // messages
+	stopping int // servers
+}
+
+func newInTurns(c encoding.Compressor) *inTurns {
+	t := &inTurns{Compressor: c}
+	t.changed = sync.NewCond(&t.mu)
+	return t
 }
 
 var errAbandoned = errors.New("the server is stopping")
@@ -37,36 +39,36 @@ var errAbandoned = errors.New("the server is stopping")
 // abandon refuses to inflate anything in the process, whoever waits for a turn included, until restore is called. gRPC hands over no context: a server that
 // stops would have to wait until all that was sent to it is inflated.
 func (c *inTurns) abandon() (restore func()) {
+	c.stop(1)
+	return func() { c.stop(-1) }
+}
+
+func (c *inTurns) stop(servers int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopping++; c.stopping == 1 {
-		close(c.abandoned)
-	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.stopping--; c.stopping == 0 {
-			c.abandoned = make(chan struct{})
-		}
-	}
+	c.stopping += servers
+	c.changed.Broadcast()
 }
 
 // takeTurn waits for a turn.
 func (c *inTurns) takeTurn() error {
 	c.mu.Lock()
-	abandoned := c.abandoned
-	c.mu.Unlock()
-	select {
-	case <-abandoned:
-		return errAbandoned
-	default:
+	defer c.mu.Unlock()
+	for c.running == maxInflating && c.stopping == 0 {
+		c.changed.Wait()
 	}
-	select {
-	case c.turns <- struct{}{}:
-		return nil
-	case <-abandoned:
+	if c.stopping > 0 {
 		return errAbandoned
 	}
+	c.running++
+	return nil
+}
+
+func (c *inTurns) endTurn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	c.changed.Signal()
 }
 
 // Decompress implements encoding.Compressor. gRPC closes what it returns once it has read the message.
@@ -76,21 +78,21 @@ func (c *inTurns) Decompress(r io.Reader) (io.Reader, error) {
 	}
 	inflated, err := c.Compressor.Decompress(r)
 	if err != nil {
-		<-c.turns
+		c.endTurn()
 		return nil, err
 	}
-	return &turn{inflated, c.turns}, nil
+	return &turn{inflated, c}, nil
 }
 
 // turn is a message that is being inflated.
 type turn struct {
 	io.Reader
-	turns chan struct{}
+	turns *inTurns
 }
 
 // Close implements io.Closer.
 func (t *turn) Close() error {
-	defer func() { <-t.turns }()
+	defer t.turns.endTurn()
 	if c, ok := t.Reader.(io.Closer); ok {
 		return c.Close()
 	}
