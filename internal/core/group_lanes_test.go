@@ -130,3 +130,24 @@ func TestAKeyMovesWhole(t *testing.T) {
 		wantPayloads(t, got, []string{"0", "1", "2", "3", "4", "5"})
 	})
 }
+
+// What the last member of a lane leaves behind is looked through for others' messages in a time that does not grow with the messages times the lanes.
+func TestHandingOverToManyLanes(t *testing.T) {
+	took := func(lanes int) time.Duration {
+		b := newBroker(t, nil)
+		m := join(t, b, JoinOptions{Patterns: []string{"t.a"}})
+		for i := range lanes {
+			join(t, b, JoinOptions{Patterns: []string{fmt.Sprintf("{t,x%d}.[b-z]", i)}})
+		}
+		for range 10 {
+			publish(t, b, numbered("t.a", 0, 500)...)
+		}
+		at := time.Now()
+		m.Close()
+		return time.Since(at)
+	}
+	quickest := func(lanes int) time.Duration { return min(took(lanes), took(lanes), took(lanes)) }
+	if few, many := quickest(4), quickest(800); many > 40*few {
+		t.Errorf("with 800 lanes it takes %v, with 4 %v", many, few)
+	}
+}

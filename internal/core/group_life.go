@@ -70,7 +70,7 @@ func (g *group) memberGoneLocked(l *lane) {
 
 // inheritLocked moves to a lane that has its first member what waits for lanes without any and is also for this one.
 func (g *group) inheritLocked(heir *lane) {
-	heirs := []*lane{heir}
+	heirs := newHeirs(heir)
 	for _, l := range slices.Clone(g.backlog) {
 		if len(l.members) == 0 {
 			g.rehomeReadyLocked(l, heirs)
@@ -86,35 +86,35 @@ func (g *group) rehomeLocked(l *lane) {
 	if l.ready == 0 && g.delayed.Len() == 0 && len(g.keys) == 0 {
 		return
 	}
-	var heirs []*lane
+	heirs := newHeirs()
 	for _, other := range g.lanes {
 		if len(other.members) > 0 {
-			heirs = append(heirs, other)
+			heirs.lanes = append(heirs.lanes, other)
 		}
 	}
-	if len(heirs) > 0 {
+	if len(heirs.lanes) > 0 {
 		g.rehomeReadyLocked(l, heirs)
 	}
 	l.setAside(g.rehomeAsideLocked(func(other *lane) bool { return other == l }, heirs))
 }
 
 // rehomeReadyLocked moves what is ready in l to those of heirs that match it.
-func (g *group) rehomeReadyLocked(l *lane, heirs []*lane) {
+func (g *group) rehomeReadyLocked(l *lane, heirs *heirs) {
 	for _, p := range l.emptyOut() {
-		g.distributeLocked(p, g.heir(l, heirs), func(piece *parcel, target *lane) { target.giveBack(piece) })
+		g.distributeLocked(p, heirs.of(l), func(piece *parcel, target *lane) { target.giveBack(piece) })
 	}
 }
 
 // rehomeAsideLocked moves to those of heirs that match it what waits outside the lanes, for one of those that isFrom says, and reports whether
 // anything has found none.
-func (g *group) rehomeAsideLocked(isFrom func(*lane) bool, heirs []*lane) (remains bool) {
+func (g *group) rehomeAsideLocked(isFrom func(*lane) bool, heirs *heirs) (remains bool) {
 	move := func(p *parcel, target *lane) {
 		remains = remains || p.lane == target
 		p.lane = target
 	}
 	for _, p := range slices.Clone(g.delayed.list) {
 		if isFrom(p.lane) {
-			g.distributeLocked(p, g.heir(p.lane, heirs), func(piece *parcel, target *lane) {
+			g.distributeLocked(p, heirs.of(p.lane), func(piece *parcel, target *lane) {
 				if move(piece, target); piece != p {
 					heap.Push(&g.delayed, piece)
 				}
@@ -125,7 +125,7 @@ func (g *group) rehomeAsideLocked(isFrom func(*lane) bool, heirs []*lane) (remai
 		moved := false
 		for i := range st.waiting.len {
 			if p := *st.waiting.at(i); isFrom(p.lane) {
-				move(p, g.heir(p.lane, heirs)(p.data()))
+				move(p, heirs.of(p.lane)(p.data()))
 				moved = true
 			}
 		}
@@ -134,19 +134,6 @@ func (g *group) rehomeAsideLocked(isFrom func(*lane) bool, heirs []*lane) (remai
 		}
 	}
 	return remains
-}
-
-// heir returns what says for a record which of heirs is to have it that waits for l: the first that matches, else l itself.
-func (g *group) heir(l *lane, heirs []*lane) func(record []byte) *lane {
-	return func(record []byte) *lane {
-		topic := string(g.encoding.Topic(record))
-		for _, h := range heirs {
-			if h.matches(topic) {
-				return h
-			}
-		}
-		return l
-	}
 }
 
 // setAside notes whether messages may wait outside the lane for it, which has no members.
