@@ -3,9 +3,13 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
@@ -24,9 +28,12 @@ const (
 type adminService struct {
 	tinybrokerv1.UnimplementedAdminServiceServer
 	server *Server
+
+	making sync.Mutex // held while a snapshot is made: what one takes on the way may be much
 }
 
-// Watch implements AdminServiceServer.
+// Watch implements AdminServiceServer. A snapshot is made when the one before is taken, so that a client that reads slowly does not get old ones, and holds
+// one at most, for which its call answers.
 func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.ServerStreamingServer[tinybrokerv1.WatchResponse]) error {
 	interval := defaultWatchInterval
 	if d := request.GetInterval(); d != nil {
@@ -39,28 +46,56 @@ func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.Ser
 	if err != nil {
 		return err
 	}
-	session := sessionOf(stream.Context())
+	// What is compressed is in the transport's own buffers, of which nobody learns when they are written.
+	if grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
+		return context.Canceled // nothing has been sent on it yet, so the stream is gone
+	}
+	pending := &pendingFrames{call: inCallOf(stream.Context())}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		snapshot, err := s.server.broker.Observe(query)
+		encoded, err := s.snapshot(query)
 		if err != nil {
 			return err
 		}
-		snapshot.Broker.Version = s.server.options.Version
-		snapshot.Broker.Connections = s.server.connections.count()
-		if err := stream.Send(snapshotToProto(snapshot)); err != nil {
+		end := pending.costly(&mark, int64(len(encoded)))
+		if err := stream.SendMsg(&rawFrame{bufs: mem.BufferSlice{mem.SliceBuffer(encoded), end}}); err != nil {
 			return err
 		}
-		select {
-		case <-ticker.C:
-		case <-stream.Context().Done():
-			return stream.Context().Err()
-		case <-s.server.broker.Draining():
-			return core.ErrDraining
-		case <-session.ended():
-			return session.why()
+		if err := awaitWatch(stream.Context(), s.server, pending.emptied()); err != nil {
+			return err
 		}
+		if err := awaitWatch(stream.Context(), s.server, ticker.C); err != nil {
+			return err
+		}
+	}
+}
+
+// snapshot encodes a WatchResponse.
+func (s *adminService) snapshot(q core.Query) ([]byte, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	snapshot, err := s.server.broker.Observe(q)
+	if err != nil {
+		return nil, err
+	}
+	snapshot.Broker.Version = s.server.options.Version
+	snapshot.Broker.Connections = s.server.connections.count()
+	return proto.Marshal(snapshotToProto(snapshot))
+}
+
+// awaitWatch waits for ready, or returns why a watch is to end.
+func awaitWatch[T any](ctx context.Context, s *Server, ready <-chan T) error {
+	session := sessionOf(ctx)
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.broker.Draining():
+		return core.ErrDraining
+	case <-session.ended():
+		return session.why()
 	}
 }
 

@@ -1,9 +1,12 @@
 package rpc
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
@@ -152,5 +155,43 @@ func TestHealth(t *testing.T) {
 		if _, err := w.Recv(); status.Code(err) != codes.Unavailable {
 			t.Errorf("watch %d ended with %v", i, err)
 		}
+	}
+}
+
+// TestUnreadSnapshots: of clients that watch much and read nothing take no more than what is accounted for.
+func TestUnreadSnapshots(t *testing.T) {
+	station := newStation(t, func(o *core.Options, _ *ServerOptions) { o.MaxMemory = 8 << 20 })
+	in := station.server.inbound
+	stream := openPublisher(t, station.stub(t))
+	long := strings.Repeat("t", 490)
+	for i := range 30 {
+		frame := make([]*tinybrokerv1.Message, 100)
+		for j := range frame {
+			frame[j] = &tinybrokerv1.Message{Topic: fmt.Sprint(long, i, "x", j)}
+		}
+		sendFrame(t, stream, frame...)
+		receipt(t, stream)
+	}
+	before := memoryInUse()
+	var most int64
+	for range 4 {
+		c := dialHTTP2(t, station, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		go func() { _ = c.read(func(http2.Frame) bool { return false }) }()
+		for range 15 {
+			id, err := c.call(tinybrokerv1.AdminService_Watch_FullMethodName, &tinybrokerv1.WatchRequest{
+				View: tinybrokerv1.View_VIEW_TOPICS, Limit: 100_000, Interval: durationpb.New(MinWatchInterval),
+			})
+			if err == nil {
+				err = c.WriteData(id, true, nil)
+			}
+			if err != nil {
+				break // the connection was closed for it
+			}
+		}
+		time.Sleep(2 * MinWatchInterval)
+		most = max(most, memoryInUse()-before)
+	}
+	if most > in.limit+10<<20 {
+		t.Errorf("%d MiB in use, %d accounted for", most>>20, in.held.Load()>>20)
 	}
 }
