@@ -140,6 +140,7 @@ func (s *subscriber) reopen(last *subscribeCall, err error) (call *subscribeCall
 	if s.halted() {
 		return nil, context.Cause(s.ctx)
 	}
+	away := time.Now()
 	if s.pool != nil {
 		// Handlers of the last stream may still run. Without a free one, messages would only wait here.
 		if err := s.pool.available(s.ctx); err != nil {
@@ -157,6 +158,7 @@ func (s *subscriber) reopen(last *subscribeCall, err error) (call *subscribeCall
 			return nil, err
 		}
 		s.evicted, s.evictedAt = true, last.openedAt.Add(ended.Lived)
+		away = s.evictedAt
 		s.tellEnded(ended.Ending)
 		if err := sleep(s.ctx, s.retry.gaps.afterEviction()); err != nil {
 			return nil, err
@@ -165,7 +167,7 @@ func (s *subscriber) reopen(last *subscribeCall, err error) (call *subscribeCall
 			return call, nil
 		}
 	}
-	if s.lostAt = time.Now(); !retryable(err) {
+	if s.lostAt = away; !retryable(err) {
 		return nil, fromStatus(err)
 	}
 	return call, s.retry.run(s.ctx, err, func(opening context.Context) (err error) {

@@ -6,7 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"codeberg.org/tinybroker/tinybroker/internal/core"
+	tinybrokerv1 "codeberg.org/tinybroker/tinybroker/proto/tinybroker/v1"
 )
 
 // After an eviction the subscriber is told for how long it was away, beside what was lost with its queue.
@@ -60,5 +64,34 @@ func TestAnEvictionLeavesAGap(t *testing.T) {
 	publishOne(t, stub, "t", []byte("last"))
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A gap that an eviction has begun goes on when the connection is lost before the subscription is registered again.
+func TestAGapIsToldFromItsBegin(t *testing.T) {
+	const late = 1500 * time.Millisecond // more than the first pause after a loss
+	client := (&fakeBroker{subscribe: func(n int, _ *tinybrokerv1.OpenSubscription, stream fakeSubscribeStream) error {
+		if n == 2 {
+			return status.Error(codes.Unavailable, "gone")
+		}
+		if err := sendOpened(stream, &tinybrokerv1.Opened{}); err != nil {
+			return err
+		}
+		if n == 1 {
+			time.Sleep(late)
+			return sendClosed(stream, tinybrokerv1.CloseReason_CLOSE_REASON_EVICTED, 1) // it has lived for no time at all
+		}
+		return stream.Send(&tinybrokerv1.SubscribeResponse{Messages: []*tinybrokerv1.Message{{Topic: "t"}}, FirstSequence: 1, Attempt: 1})
+	}}).client(t, nil)
+	var gaps []Gap
+	err := client.Subscribe(within(t, 20*time.Second), SubscribeOptions{
+		Patterns: []string{"t"},
+		OnGap:    func(g Gap) { gaps = append(gaps, g) },
+	}, func(*Delivery) error { return ErrStop })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(gaps) != 1 || gaps[0].Evicted || gaps[0].Outage < late {
+		t.Errorf("told of the gaps %+v", gaps)
 	}
 }
