@@ -150,6 +150,7 @@ func TestReceiptsOfAnEndedStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the stream is there", func() bool { return station.server.inbound.calls.Load() == 1 })
 	eventually(t, "the connection is closed", func() bool { return station.server.Connections() == 0 })
 	if lines := station.log.with(t, "connection closed: the receipts of an ended publish stream were not read"); len(lines) != 1 {
 		t.Errorf("the log says %v", lines)
