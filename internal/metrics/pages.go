@@ -55,7 +55,14 @@ func (p *Pages) Handler() http.Handler {
 		}
 	})
 	if p.Profiles {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		difference := bounded(pprof.Index)
+		mux.HandleFunc("/debug/pprof/", func(w http.ResponseWriter, r *http.Request) {
+			if r.FormValue("seconds") != "" { // what changes in that time
+				difference(w, r)
+			} else {
+				pprof.Index(w, r)
+			}
+		})
 		mux.HandleFunc("/debug/pprof/profile", bounded(pprof.Profile))
 		mux.HandleFunc("/debug/pprof/trace", bounded(pprof.Trace))
 	}

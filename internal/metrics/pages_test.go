@@ -74,6 +74,9 @@ func TestProfiles(t *testing.T) {
 		if w := get(p, "GET", "/debug/pprof/profile?seconds="+seconds); w.Code != http.StatusBadRequest {
 			t.Errorf("%s seconds: %d", seconds, w.Code)
 		}
+		if w := get(p, "GET", "/debug/pprof/heap?seconds="+seconds); w.Code != http.StatusBadRequest {
+			t.Errorf("a difference over %s seconds: %d", seconds, w.Code)
+		}
 	}
 	// What the process was started with is nobody's business.
 	if w := get(p, "GET", "/debug/pprof/cmdline"); w.Code != http.StatusNotFound {
