@@ -268,7 +268,10 @@ func (g *modelGroup) answer(m *modelMember) {
 		d := []time.Duration{0, time.Second, time.Minute}[g.rng.IntN(3)]
 		g.note("%s: %p extends %v by %v", g.name, m.real, ranges, d)
 		m.real.Extend(d, ranges...)
-		if d == 0 {
+		switch {
+		case g.settings.Ack == AckNone:
+			d = 0
+		case d == 0:
 			d = *g.settings.AckDeadline
 		}
 		g.apply(m, ranges, func(x *modelMessage) {

@@ -285,3 +285,26 @@ func TestARetryGoesToNobodyWhosePatternsDoNotMatch(t *testing.T) {
 		}
 	})
 }
+
+// Without acks there are no deadlines, and none can be asked for: what is being written goes to nobody else until the stream is given up.
+func TestNoDeadlinesWithoutAcks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		defer b.Close()
+		s := GroupSettings{Ack: AckNone}
+		slow, other := join(t, b, JoinOptions{Settings: s}), join(t, b, JoinOptions{Settings: s})
+		publish(t, b, post{topic: "t", payload: "1"})
+		var d Delivery
+		if !slow.Take(&d, 1) {
+			t.Fatal("nothing to take")
+		}
+		slow.Extend(time.Second, SequenceRange{1, 1})
+		time.Sleep(b.options.SendTimeout / 2)
+		synctest.Wait()
+		if g, ok := take(other); ok {
+			t.Errorf("another member got %q, attempt %d, while it is being written", g.payloads, g.attempt)
+		}
+		slow.Settle(&d, true)
+		wantBooks(t, b, 1, 0, 0)
+	})
+}

@@ -83,7 +83,7 @@ func (m *Member) NackEach(n Nack, ranges iter.Seq[SequenceRange]) {
 	}, n.Action != NackReject)
 }
 
-// Extend restarts the ack deadline of deliveries; d counts from now, 0 means the group's ack deadline.
+// Extend restarts the ack deadline of deliveries; d counts from now, 0 means the group's ack deadline. Without acks there is none, and it has no effect.
 func (m *Member) Extend(d time.Duration, ranges ...SequenceRange) {
 	m.ExtendEach(d, slices.Values(ranges))
 }
@@ -93,7 +93,10 @@ func (m *Member) ExtendEach(d time.Duration, ranges iter.Seq[SequenceRange]) {
 	g := m.group
 	g.mu.Lock()
 	defer g.unlock()
-	if d == 0 {
+	switch {
+	case g.settings.Ack == AckNone:
+		d = 0 // it is the stream that is waited for, see SendTimeout
+	case d == 0:
 		d = *g.settings.AckDeadline
 	}
 	m.setLate(false)
