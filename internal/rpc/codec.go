@@ -18,6 +18,8 @@ type rawFrame struct {
 	bufs mem.BufferSlice
 	// data is what was received, in one piece. It belongs to the receiver.
 	data []byte
+	// most is how many bytes may be received; 0: as many as gRPC hands over. What is longer is not copied: size says how long it is, and data is empty.
+	most, size int
 }
 
 // rawCodec lets rawFrames through and leaves every other type to protobuf.
@@ -39,7 +41,9 @@ func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal implements encoding.CodecV2. The transport's buffers go back to their pool, so the bytes are copied, once.
 func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if f, ok := v.(*rawFrame); ok {
-		f.data = data.Materialize()
+		if f.size = data.Len(); f.most == 0 || f.size <= f.most {
+			f.data = data.Materialize()
+		}
 		return nil
 	}
 	return c.proto.Unmarshal(data, v)
@@ -54,12 +58,12 @@ const (
 
 // receiveRequest reads the next request of a stream that is no publish, of at most limit bytes.
 func receiveRequest(stream grpc.ServerStream, limit int) ([]byte, error) {
-	var frame rawFrame
+	frame := rawFrame{most: limit}
 	if err := stream.RecvMsg(&frame); err != nil {
 		return nil, err
 	}
-	if n := len(frame.data); n > limit {
-		return nil, fmt.Errorf("%w: a request of %d bytes, the most is %d", core.ErrProtocol, n, limit)
+	if frame.size > limit {
+		return nil, fmt.Errorf("%w: a request of %d bytes, the most is %d", core.ErrProtocol, frame.size, limit)
 	}
 	return frame.data, nil
 }

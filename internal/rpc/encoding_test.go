@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -150,5 +151,18 @@ func BenchmarkRecordLen(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// What is longer than wanted is measured and not copied: many at once would be in memory together.
+func TestRawFrameIsBounded(t *testing.T) {
+	for _, c := range []struct{ most, size, kept int }{{0, 5, 5}, {5, 5, 5}, {4, 5, 0}} {
+		f := rawFrame{most: c.most}
+		if err := newRawCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(make([]byte, c.size))}, &f); err != nil {
+			t.Fatal(err)
+		}
+		if f.size != c.size || len(f.data) != c.kept {
+			t.Errorf("of %d bytes, %d at most, it has %d and says %d", c.size, c.most, len(f.data), f.size)
+		}
 	}
 }
