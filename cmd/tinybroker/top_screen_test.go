@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -404,7 +405,10 @@ func TestTopEndsOnStuckTerminal(t *testing.T) {
 		s.signal(syscall.SIGTERM)
 		if twice {
 			time.Sleep(2 * sameSignal)
-			s.signal(syscall.SIGTERM)
+			// On a busy machine the first one may have been enough by now.
+			if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				t.Fatal(err)
+			}
 		}
 		began := time.Now()
 		s.ended(128 + int(syscall.SIGTERM))
