@@ -18,7 +18,8 @@ var inflating = newInTurns(encoding.GetCompressor(gzip.Name))
 
 func init() { encoding.RegisterCompressor(inflating) }
 
-// inTurns is a compressor that inflates no more than maxInflating messages at once.
+// inTurns is a compressor that inflates no more than maxInflating messages at once, and none while some that came earlier are not copied yet:
+// to copy takes new memory, for which the collector makes wait, and to inflate does not, so that they would pile up.
 type inTurns struct {
 	encoding.Compressor
 
@@ -26,12 +27,30 @@ type inTurns struct {
 	changed  *sync.Cond
 	running  int // messages
 	stopping int // servers
+
+	copied  *sync.Cond
+	arrived uint64 // large messages that are, or were, to be copied
+	done    uint64 // of those
 }
 
 func newInTurns(c encoding.Compressor) *inTurns {
 	t := &inTurns{Compressor: c}
-	t.changed = sync.NewCond(&t.mu)
+	t.changed, t.copied = sync.NewCond(&t.mu), sync.NewCond(&t.mu)
 	return t
+}
+
+// beginCopy notes that a large message, compressed or not, is to be copied. endCopy follows.
+func (c *inTurns) beginCopy() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrived++
+}
+
+func (c *inTurns) endCopy() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done++
+	c.copied.Broadcast()
 }
 
 var errAbandoned = errors.New("the server is stopping")
@@ -48,6 +67,7 @@ func (c *inTurns) stop(servers int) {
 	defer c.mu.Unlock()
 	c.stopping += servers
 	c.changed.Broadcast()
+	c.copied.Broadcast()
 }
 
 // takeTurn waits for a turn.
@@ -57,10 +77,14 @@ func (c *inTurns) takeTurn() error {
 	for c.running == maxInflating && c.stopping == 0 {
 		c.changed.Wait()
 	}
+	c.running++
+	for before := c.arrived; c.done < before && c.stopping == 0; {
+		c.copied.Wait()
+	}
 	if c.stopping > 0 {
+		c.running--
 		return errAbandoned
 	}
-	c.running++
 	return nil
 }
 

@@ -26,6 +26,8 @@ func newServerCodec() serverCodec {
 // Unmarshal implements encoding.CodecV2.
 func (c serverCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if data.Len() > largeRequest {
+		inflating.beginCopy()
+		defer inflating.endCopy()
 		c.turns <- struct{}{}
 		defer func() { <-c.turns }()
 	}
