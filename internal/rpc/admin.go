@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -46,9 +45,8 @@ func (s *adminService) Watch(request *tinybrokerv1.WatchRequest, stream grpc.Ser
 	if err != nil {
 		return err
 	}
-	// What is compressed is in the transport's own buffers, of which nobody learns when they are written.
-	if grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
-		return context.Canceled // nothing has been sent on it yet, so the stream is gone
+	if err := sendPlain(stream.Context()); err != nil {
+		return err
 	}
 	pending := &pendingFrames{call: inCallOf(stream.Context())}
 	ticker := time.NewTicker(interval)

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 
 	"google.golang.org/grpc"
@@ -47,6 +48,19 @@ func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	return c.proto.Unmarshal(data, v)
+}
+
+// sendPlain has what is sent on a call stay uncompressed: what is compressed is in the transport's own buffers, of which nobody learns when they are
+// written. It comes before anything is sent. The error is what to end the call with, whose stream is gone.
+func sendPlain(ctx context.Context) error {
+	// gRPC compresses only where the requests are. Elsewhere it would spend a header on saying that nothing is.
+	if s, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); ok && s.RecvCompress() == "" {
+		return nil
+	}
+	if grpc.SetSendCompressor(ctx, encoding.Identity) != nil {
+		return context.Canceled
+	}
+	return nil
 }
 
 // The most bytes of a request that is no publish. What is legal is much shorter: gRPC hands over sixteen megabytes, inflated from as many kilobytes,

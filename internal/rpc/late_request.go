@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -55,17 +54,10 @@ func sendAnswer(stream grpc.ServerStream, response any) error {
 	}
 	bufs := mem.BufferSlice{mem.SliceBuffer(encoded)}
 	if call := inCallOf(stream.Context()); call != nil {
-		// What is compressed is in the transport's own buffers, of which nobody learns when they are written.
-		if compressed(stream.Context()) && grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
-			return context.Canceled // nothing has been sent on it yet, so the stream is gone
+		if err := sendPlain(stream.Context()); err != nil {
+			return err
 		}
 		bufs = append(bufs, call.answers())
 	}
 	return stream.SendMsg(&rawFrame{bufs: bufs})
-}
-
-// compressed reports whether the requests of a call may be compressed, and gRPC would compress the answer for that.
-func compressed(ctx context.Context) bool {
-	s, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
-	return !ok || s.RecvCompress() != ""
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -31,9 +30,8 @@ func (s *brokerService) PublishStream(stream grpc.BidiStreamingServer[tinybroker
 		return core.ErrDraining
 	default:
 	}
-	// What is compressed is in the transport's own buffers, of which nobody learns when they are written.
-	if grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
-		return context.Canceled // nothing has been sent on it yet, so the stream is gone
+	if err := sendPlain(stream.Context()); err != nil {
+		return err
 	}
 	call := inCallOf(ctx)
 	p := &publishStream{

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
@@ -148,8 +147,8 @@ func (s *brokerService) register(stream subscribeStream, request *tinybrokerv1.S
 		return nil, fmt.Errorf("%w: the first request must be `open`", core.ErrProtocol)
 	}
 	// Compressing would make a copy of every message for every subscription, and nobody would account for it.
-	if grpc.SetSendCompressor(stream.Context(), encoding.Identity) != nil {
-		return nil, context.Canceled // nothing has been sent on it yet, so the stream is gone
+	if err := sendPlain(stream.Context()); err != nil {
+		return nil, err
 	}
 	access, err := sessionOf(stream.Context()).receiving(open.GetConsumerGroup())
 	if err != nil {
