@@ -104,13 +104,20 @@ func TestMemberLeavesWithItsReader(t *testing.T) {
 	next.printed("1 two\n")
 }
 
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+// fullDisk returns a file that takes nothing.
+func fullDisk(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
 	}
-	defer full.Close()
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	full := fullDisk(t)
 	b := startBroker(t)
 	sub := b.sub([]string{"x"}, writing(full))
 	b.pub("", "x", "y")

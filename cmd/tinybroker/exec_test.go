@@ -149,11 +149,7 @@ func TestOutputOfParallelCommands(t *testing.T) {
 // is not worth a message at all.
 func TestCommandOnFullDisk(t *testing.T) {
 	t.Parallel()
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer full.Close()
+	full := fullDisk(t)
 	b := startBroker(t)
 	for _, command := range []string{"echo little", "seq 200000", "echo a; sleep 0.2; echo b; sleep 0.2; echo c"} {
 		worker := b.member([]string{"x", "-x", command}, writing(full))

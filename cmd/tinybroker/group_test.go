@@ -392,11 +392,7 @@ func TestTermOfAWorker(t *testing.T) {
 // A worker that cannot write gives its messages back; it was not their fault.
 func TestWorkerWithFullDisk(t *testing.T) {
 	t.Parallel()
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer full.Close()
+	full := fullDisk(t)
 	b := startBroker(t)
 	for _, args := range [][]string{nil, {"-x", "cat; echo"}, {"-x", "cat; echo", "--exec-parallel", "2"}} {
 		worker := b.member(append([]string{"x"}, args...), writing(full))

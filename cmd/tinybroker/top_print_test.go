@@ -110,11 +110,7 @@ func TestBatchEnds(t *testing.T) {
 	if code := top.end(); code != exitPipe && code != 128+int(syscall.SIGPIPE) {
 		t.Errorf("exit code %d", code)
 	}
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer full.Close()
+	full := fullDisk(t)
 	for _, args := range [][]string{{"top", "--once"}, {"top", "--batch"}, {"ls", "topics"}, {"top", "--once", "-o", "json"}} {
 		p := start(t, append(args, "-s", b.address), writing(full))
 		p.ended(exitIO)
