@@ -100,7 +100,7 @@ bench-once: ## every benchmark once, to know that it still runs
 	$(GO) test -short -run '^$$' -bench . -benchtime 1x ./...
 
 # ROWS=1x1,group chooses, PEERFLAGS='-quick -runs 1' hurries. Nothing else should run meanwhile.
-bench-peers: ## tinybroker beside NATS, JetStream and gRPC, which takes ten minutes
+bench-peers: ## tinybroker beside NATS, JetStream and gRPC, which takes half an hour
 	cd internal/bench/peers && $(GO) run . $(if $(ROWS),-rows '$(ROWS)') $(PEERFLAGS)
 
 bench-start: ## size, time to listening and idle memory beside nats-server

@@ -14,7 +14,8 @@ type row struct {
 	tiny, other func(context.Context, *settings) ([]float64, error)
 }
 
-// load is a flow of messages, the same for both sides.
+// load is a flow of messages, the same for both sides. There are as many as keep the faster side busy for about a second: the first
+// tenths of it go into pages that the process has not touched before and into windows that are still small.
 type load struct {
 	pubs, subs int
 	size       int
@@ -49,14 +50,14 @@ func rate(target string) []metric {
 
 func allRows() []row {
 	rows := []row{
-		flow("1x1-16", "1 publisher, 1 subscriber, 16 B", load{pubs: 1, subs: 1, size: 16, messages: 5_000_000}, "6"),
-		flow("1x1-128", "1 publisher, 1 subscriber, 128 B", load{pubs: 1, subs: 1, size: 128, messages: 4_000_000}, "2.5"),
-		flow("1x1-1k", "1 publisher, 1 subscriber, 1 KiB", load{pubs: 1, subs: 1, size: 1 << 10, messages: 1_000_000}, "1.2"),
-		flow("1x1-4k", "1 publisher, 1 subscriber, 4 KiB", load{pubs: 1, subs: 1, size: 4 << 10, messages: 400_000}, "1.1"),
-		flow("1x4", "1 publisher, 4 subscribers, 128 B", load{pubs: 1, subs: 4, size: 128, messages: 1_000_000}, "3"),
-		flow("1x16", "1 publisher, 16 subscribers, 128 B", load{pubs: 1, subs: 16, size: 128, messages: 300_000}, "3"),
-		flow("4x4", "4 publishers, 4 subscribers, one topic, 128 B", load{pubs: 4, subs: 4, size: 128, messages: 250_000}, "2.5"),
-		flow("topics", "1 publisher, 10 000 topics, one `**` subscriber, 128 B", load{pubs: 1, subs: 1, size: 128, messages: 2_000_000, topics: 10_000}, "2"),
+		flow("1x1-16", "1 publisher, 1 subscriber, 16 B", load{pubs: 1, subs: 1, size: 16, messages: 20_000_000}, "6"),
+		flow("1x1-128", "1 publisher, 1 subscriber, 128 B", load{pubs: 1, subs: 1, size: 128, messages: 16_000_000}, "2.5"),
+		flow("1x1-1k", "1 publisher, 1 subscriber, 1 KiB", load{pubs: 1, subs: 1, size: 1 << 10, messages: 4_000_000}, "1.2"),
+		flow("1x1-4k", "1 publisher, 1 subscriber, 4 KiB", load{pubs: 1, subs: 1, size: 4 << 10, messages: 1_600_000}, "1.1"),
+		flow("1x4", "1 publisher, 4 subscribers, 128 B", load{pubs: 1, subs: 4, size: 128, messages: 4_000_000}, "3"),
+		flow("1x16", "1 publisher, 16 subscribers, 128 B", load{pubs: 1, subs: 16, size: 128, messages: 1_200_000}, "3"),
+		flow("4x4", "4 publishers, 4 subscribers, one topic, 128 B", load{pubs: 4, subs: 4, size: 128, messages: 1_000_000}, "2.5"),
+		flow("topics", "1 publisher, 10 000 topics, one `**` subscriber, 128 B", load{pubs: 1, subs: 1, size: 128, messages: 8_000_000, topics: 10_000}, "2"),
 		{
 			name: "group-none", title: "group of 4, ack NONE, 128 B", peer: "NATS queue group", metrics: rate("2.5"),
 			tiny: flowing(tinyGroup, groupLoad), other: flowing(natsFlow, groupLoad),
@@ -102,8 +103,8 @@ func otherRows() []row {
 }
 
 var (
-	groupLoad = load{pubs: 1, subs: 4, size: 128, messages: 1_500_000, group: true}
-	ackLoad   = load{pubs: 1, subs: 4, size: 128, messages: 100_000, group: true}
+	groupLoad = load{pubs: 1, subs: 4, size: 128, messages: 6_000_000, group: true}
+	ackLoad   = load{pubs: 1, subs: 4, size: 128, messages: 1_000_000, group: true}
 )
 
 // flow is a row of broadcast.
