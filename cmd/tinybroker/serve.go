@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"net"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,112 +183,6 @@ for the garbage collector (32 MiB each at least), 512 KiB for a connection and
 	return cmd
 }
 
-func runServe(ctx context.Context, a *app, o *serveOptions) error {
-	ignoreBrokenPipe()
-	level := new(slog.LevelVar)
-	lines := newLogWriter(a.err, newLogger(o, a.err, level))
-	defer lines.close(logPatience)
-	log := newLogger(o, lines, level)
-	rpc.LogTransport(log)
-	defer rpc.LogTransport(nil)
-	if o.addrFile != "" {
-		clearAddrFile(o.addrFile)
-	}
-	var guard *security
-	switch left, err := leaving(ctx, 0, func() (err error) { guard, err = loadSecurity(o.files, log); return err }); {
-	case left:
-		return nil // a stop like any other
-	case err != nil:
-		return err
-	}
-	guard.apply(&o.server)
-	o.broker.Encoding = rpc.Encoding{}
-	broker, err := core.New(o.broker)
-	if err != nil {
-		return failf(exitConfig, "%w", err)
-	}
-	listeners, pagesListener, err := o.listenAll()
-	if err != nil {
-		return err
-	}
-	o.server.Logger, o.server.Version = log, buildVersion()
-	server := rpc.NewServer(broker, o.server)
-	pages, err := newPages(o, pagesListener, broker, server, log)
-	if err != nil {
-		return err
-	}
-	var serving sync.WaitGroup
-	failed := make(chan error, len(listeners)+1) // one for the pages
-	for _, l := range listeners {
-		serving.Go(func() { failed <- server.Serve(l) })
-	}
-	pagesCtx, stopPages := context.WithCancel(context.Background())
-	defer stopPages()
-	if pages != nil {
-		serving.Go(func() { failed <- pages.run(pagesCtx) })
-	}
-	defer tuneCollector(o.broker.MaxMemory)()
-	defer giveBackMemory(broker.MemoryUsed, 5*time.Second)()
-
-	reloads := newReloader(a, o, lines, level, guard.reloadables(server)...)
-	reloads.stopping = ctx.Done()
-	o.warn(log)
-	addrFile, err := announce(lines, o, log, listeners, pages)
-	manager := &supervisor{log: log}
-	stopWatchdog := func() {}
-	if err == nil {
-		manager.ready(listeners)
-		stopWatchdog = manager.watch(server.Probe)
-		err = untilStopped(ctx, a, o, log, failed, func() {
-			manager.reloading()
-			if ok := reloads.reload(); ctx.Err() == nil {
-				manager.reloaded(ok)
-			}
-		})
-	}
-	manager.stopping(o.shutdownTimeout)
-	shutdown(server, broker, o.shutdownTimeout, log)
-	stopPages()
-	serving.Wait()
-	stopWatchdog()
-	addrFile.remove()
-	return err
-}
-
-// untilStopped reloads when it is asked to, and returns when the broker is to stop, or with the reason why it cannot go on. It does not wait for a
-// reload then: the files may be on a disk, or a name with a server, that does not answer.
-func untilStopped(ctx context.Context, a *app, o *serveOptions, log *slog.Logger, failed <-chan error, reload func()) error {
-	cause := "its terminal has gone"
-	hangups := a.hangups
-	reloaded := make(chan struct{})
-	for onTerminal := isTerminal(a.err); ; {
-		select {
-		case <-reloaded:
-			hangups = a.hangups
-			continue
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-			cause = context.Cause(ctx).Error()
-		case <-hangups:
-			if !onTerminal || isTerminal(a.err) {
-				hangups = nil // one after the other
-				go func() {
-					reload()
-					select {
-					case reloaded <- struct{}{}:
-					case <-ctx.Done():
-					}
-				}()
-				continue
-			}
-			// Whoever closes a window does not want to leave a broker behind.
-		}
-		log.Info("stopping", "cause", cause, "shutdown_timeout", o.shutdownTimeout.String())
-		return nil
-	}
-}
-
 // ownFiles is more than the broker has open beside its clients' connections, those of the metrics' readers included.
 const ownFiles = 150
 
@@ -309,46 +199,4 @@ func (o *serveOptions) warn(log *slog.Logger) {
 	if most, wanted := mostOpenFiles(), uint64(o.server.MaxConnections*len(o.listen)+ownFiles); most > 0 && wanted > most {
 		log.Warn("fewer files may be open than max_connections needs; raise the limit (ulimit -n, LimitNOFILE)", "limit", most, "needed", wanted)
 	}
-}
-
-// announce says, to those who start brokers from scripts as well as to people, that clients can connect. It returns the
-// address file, if there is to be one.
-func announce(w io.Writer, o *serveOptions, log *slog.Logger, listeners []net.Listener, pages *pages) (addrFile ownFile, err error) {
-	for _, l := range listeners {
-		announceAddress(w, o, addressOf(l))
-	}
-	if pages != nil {
-		pages.announce(o, log)
-		pages.serving.Store(true)
-	}
-	if o.addrFile != "" {
-		return writeAddrFile(o.addrFile, listeners, pages)
-	}
-	return ownFile{}, nil
-}
-
-// shutdown drains the server and says how that went, in numbers if something was left.
-func shutdown(server *rpc.Server, broker *core.Broker, timeout time.Duration, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	started := time.Now()
-	err := server.Shutdown(ctx)
-	after := roughDuration(time.Since(started))
-	if cut, ok := errors.AsType[*rpc.CutOffError](err); ok && (cut.Subscriptions > 0 || cut.InFlight > 0 || cut.Queued > 0) {
-		log.Warn("stopped before everything was delivered", "after", after,
-			"subscriptions", cut.Subscriptions, "queued", cut.Queued, "in_flight", cut.InFlight)
-		return
-	}
-	// Groups outlive their members, but not the broker.
-	groups, messages := 0, 0
-	for _, g := range broker.Groups() {
-		if n := g.Pending + g.InFlight; n > 0 {
-			groups, messages = groups+1, messages+n
-		}
-	}
-	if groups > 0 {
-		log.Warn("stopped with messages in groups without a member", "after", after, "groups", groups, "messages", messages)
-		return
-	}
-	log.Info("stopped", "after", after)
 }
