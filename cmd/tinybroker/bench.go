@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"time"
@@ -153,8 +154,8 @@ func runBench(ctx context.Context, a *app, o *benchOptions) (err error) {
 		return o.benchError(ctx, err)
 	}
 	report := newBenchReport(o, result)
-	if err := report.write(a.out, o.output == "json"); err != nil {
-		return &writeError{err}
+	if err := a.report(ctx, func(w io.Writer) error { return report.write(w, o.output == "json") }); err != nil {
+		return err
 	}
 	return benchFailure(result)
 }

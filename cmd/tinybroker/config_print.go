@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -12,7 +14,7 @@ import (
 
 // printConfig writes serve's settings as a configuration file that would make them, with the source of each. Those that have no value and must
 // not be blank are comments.
-func printConfig(a *app, fs *pflag.FlagSet) error {
+func printConfig(ctx context.Context, a *app, fs *pflag.FlagSet) error {
 	doc := &yaml.Node{Kind: yaml.MappingNode}
 	var comments []string
 	fs.SortFlags = false
@@ -41,10 +43,10 @@ func printConfig(a *app, fs *pflag.FlagSet) error {
 	if err := errors.Join(e.Encode(doc), e.Close()); err != nil {
 		return err
 	}
-	if _, err := a.out.Write(text.Bytes()); err != nil {
-		return &writeError{err}
-	}
-	return nil
+	return a.report(ctx, func(w io.Writer) error {
+		_, err := w.Write(text.Bytes())
+		return err
+	})
 }
 
 func yamlValue(f *pflag.Flag) *yaml.Node {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,10 +49,7 @@ func (o *lsOptions) addFlags(fs *pflag.FlagSet) {
 func newLsCmd(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command {
 	o := &lsOptions{clientOptions: newClientOptions(), rowOptions: newRowOptions()}
 	if runF == nil {
-		runF = func(ctx context.Context, o *lsOptions) error {
-			_, err := leaving(ctx, writePatience, func() error { return runLs(ctx, a, o) })
-			return err
-		}
+		runF = func(ctx context.Context, o *lsOptions) error { return runLs(ctx, a, o) }
 	}
 	names := lsNames()
 	cmd := &cobra.Command{
@@ -132,19 +130,20 @@ func runLs(ctx context.Context, a *app, o *lsOptions) error {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, o.connectTimeout)
+	asking, cancel := context.WithTimeout(ctx, o.connectTimeout)
 	defer cancel()
-	snap, err := client.Observe(ctx, o.query(o.view))
+	snap, err := client.Observe(asking, o.query(o.view))
 	if err != nil {
 		return fmt.Errorf("ls: %w", err)
 	}
-	if o.output == "json" {
-		err = writeSnapshotJSON(a.out, snap, o.view, o.server, 0)
-	} else {
-		err = tui.WriteText(a.out, snap, o.view, tui.TextOptions{Filter: o.filter})
-	}
+	err = a.report(ctx, func(w io.Writer) error {
+		if o.output == "json" {
+			return writeSnapshotJSON(w, snap, o.view, o.server, 0)
+		}
+		return tui.WriteText(w, snap, o.view, tui.TextOptions{Filter: o.filter})
+	})
 	if err != nil {
-		return &writeError{err}
+		return err
 	}
 	tellCut(n, snap, o.view)
 	return nil

@@ -174,7 +174,7 @@ for the garbage collector (32 MiB each at least), 512 KiB for a connection and
 				}
 			}
 			if o.printConfig {
-				return printConfig(a, cmd.Flags())
+				return printConfig(cmd.Context(), a, cmd.Flags())
 			}
 			return runF(cmd.Context(), o)
 		},

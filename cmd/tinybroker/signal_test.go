@@ -206,6 +206,8 @@ func TestStuckOutputStopsBySignal(t *testing.T) {
 		{[]string{"pub", "x", "-v"}, stuckError},
 		{[]string{"top", "--batch", "--interval", "250ms", "-o", "json"}, writing(fullPipe(t))},
 		{[]string{"ls", "topics"}, writing(fullPipe(t))},
+		{[]string{"status"}, writing(fullPipe(t))},
+		{[]string{"bench", "--msgs", "1"}, writing(fullPipe(t))},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()

@@ -73,20 +73,20 @@ func runStatus(ctx context.Context, a *app, o *statusOptions) error {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, o.connectTimeout)
+	asking, cancel := context.WithTimeout(ctx, o.connectTimeout)
 	defer cancel()
-	serving, err := client.Health(ctx)
+	serving, err := client.Health(asking)
 	if err != nil {
 		return fmt.Errorf("status: health: %w", err)
 	}
 	if !o.quiet {
-		stats, err := client.Stats(ctx)
+		stats, err := client.Stats(asking)
 		if err != nil && serving {
 			return fmt.Errorf("status: %w", err)
 		}
 		report := newStatusReport(o.server, serving, stats)
-		if err := report.write(a.out, o.output == "json"); err != nil {
-			return &writeError{err}
+		if err := a.report(ctx, func(w io.Writer) error { return report.write(w, o.output == "json") }); err != nil {
+			return err
 		}
 	}
 	if !serving {

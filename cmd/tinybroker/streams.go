@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"sync"
@@ -17,6 +18,18 @@ type streams struct {
 
 func systemStreams() *streams {
 	return &streams{in: patientFile{os.Stdin}, out: patientFile{os.Stdout}, err: patientFile{os.Stderr}}
+}
+
+// report writes to standard output what write has to say. Once ctx has ended it waits no longer than writePatience for somebody to take
+// it; the error is the cause then. Failures to write are *writeErrors.
+func (s *streams) report(ctx context.Context, write func(io.Writer) error) error {
+	_, err := leaving(ctx, writePatience, func() error {
+		if err := write(s.out); err != nil {
+			return &writeError{err}
+		}
+		return nil
+	})
+	return err
 }
 
 // checkedWriter is standard output for the pages that cobra writes: help, the version, completion scripts. It remembers the

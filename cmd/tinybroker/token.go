@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -50,7 +52,7 @@ The token is shown once. The broker has its hash, and cannot tell it again.`,
   # the token into a file, the entry into the broker's auth file
   tinybroker token new --name billing --out billing.token >> auth.yaml`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return runTokenNew(a, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runTokenNew(cmd.Context(), a, o) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.name, "name", "", "`name` of the identity that the token is for")
@@ -59,7 +61,7 @@ The token is shown once. The broker has its hash, and cannot tell it again.`,
 	return cmd
 }
 
-func runTokenNew(a *app, o *tokenOptions) error {
+func runTokenNew(ctx context.Context, a *app, o *tokenOptions) error {
 	if o.name != "" {
 		if err := core.ValidateName("--name", o.name); err != nil {
 			return usagef("token new: %s", strings.TrimPrefix(err.Error(), core.ErrProtocol.Error()+": "))
@@ -74,11 +76,15 @@ func runTokenNew(a *app, o *tokenOptions) error {
 		text = ""
 	}
 	text += authEntry(o.name, auth.HashToken(token))
-	if _, err := fmt.Fprint(a.out, text); err != nil {
+	err := a.report(ctx, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+	if err != nil {
 		if o.out != "" {
 			_ = os.Remove(o.out) // no broker will ever know this token
 		}
-		return &writeError{err}
+		return err
 	}
 	if isTerminal(a.out) {
 		fmt.Fprintln(a.err, "\n"+tokenHint(o))

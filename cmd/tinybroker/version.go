@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -51,20 +52,17 @@ func newVersionCmd(a *app) *cobra.Command {
 		Example: `  tinybroker version
   tinybroker version -o json`,
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := map[string]string{
 				"version": buildVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 			}
-			var err error
-			if output == "json" {
-				err = json.NewEncoder(a.out).Encode(v)
-			} else {
-				_, err = fmt.Fprintf(a.out, "tinybroker %s %s %s/%s\n", v["version"], v["go"], v["os"], v["arch"])
-			}
-			if err != nil {
-				return &writeError{err}
-			}
-			return nil
+			return a.report(cmd.Context(), func(w io.Writer) error {
+				if output == "json" {
+					return json.NewEncoder(w).Encode(v)
+				}
+				_, err := fmt.Fprintf(w, "tinybroker %s %s %s/%s\n", v["version"], v["go"], v["os"], v["arch"])
+				return err
+			})
 		},
 	}
 	cmd.Flags().VarP(choice(&output, "text", "json"), "output", "o", "`format`: text or json")
