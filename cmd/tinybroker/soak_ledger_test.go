@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"hash/crc32"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,7 +116,10 @@ type soakFate struct {
 func (s *soakSender) fate() *soakFate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &soakFate{s.name, s.topic, s.base, s.begun, s.confirmed, s.refused, s.poison, s.doubt, s.begunAt, s.confirmedAt, s.gone}
+	return &soakFate{
+		s.name, s.topic, s.base, s.begun, s.confirmed, maps.Clone(s.refused), maps.Clone(s.poison), slices.Clone(s.doubt),
+		maps.Clone(s.begunAt), maps.Clone(s.confirmedAt), s.gone,
+	}
 }
 
 // doubtful reports whether n may have been sent twice.
