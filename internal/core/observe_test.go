@@ -121,6 +121,27 @@ func TestSnapshotsHoldWhatHappened(t *testing.T) {
 	})
 }
 
+// What is done without an ack is its member's, too: the shares tell who does the work.
+func TestSharesWithoutAcks(t *testing.T) {
+	b := newBroker(t, nil)
+	members := waiting(t, b, 2, AckNone)
+	publish(t, b, numbered("t", 0, 40)...)
+	for _, m := range members {
+		takeEverything(m)
+	}
+	done := groupStats(t, b, "g").Acked
+	var acked uint64
+	for _, m := range observe(t, b, Query{View: ViewMembers}).Members {
+		acked += m.Acked
+		if m.Acked == 0 || m.Acked != m.Delivered || m.Share != float64(m.Acked)/float64(done) || !m.LastAck.IsZero() {
+			t.Errorf("member: %+v", m)
+		}
+	}
+	if acked != done {
+		t.Errorf("the members have done %d, the group %d", acked, done)
+	}
+}
+
 func TestRatesUseTheTimeThatHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, nil)

@@ -54,11 +54,7 @@ func (m *Member) Ack(ranges ...SequenceRange) { m.AckEach(slices.Values(ranges))
 
 // AckEach is Ack for ranges that are read one by one, under the group's lock.
 func (m *Member) AckEach(ranges iter.Seq[SequenceRange]) {
-	g := m.group
-	m.settle(ranges, func(p *parcel) {
-		m.acked += uint64(p.n)
-		g.doneLocked(p)
-	}, false)
+	m.settle(ranges, m.group.doneLocked, false)
 }
 
 // Nack gives deliveries back.
@@ -248,8 +244,9 @@ func (g *group) landLocked(p *parcel) {
 	}
 }
 
-// doneLocked ends a parcel's way: it is acknowledged.
+// doneLocked ends a parcel's way: its member has acknowledged it or, without acks, it is written.
 func (g *group) doneLocked(p *parcel) {
+	p.member.acked += uint64(p.n)
 	g.landLocked(p)
 	g.counters.acked += uint64(p.n)
 	g.leaveLocked(p)

@@ -84,8 +84,8 @@ type MemberStats struct {
 	InFlight    int
 	MaxInFlight int
 	Delivered   uint64
-	Acked       uint64
-	Share       float64   // of what the group's present members have acknowledged, 0 to 1
+	Acked       uint64    // done: acknowledged or, without acks, written
+	Share       float64   // of what the group's present members have done, 0 to 1
 	LastAck     time.Time // zero: never
 	Created     time.Time
 	Out         Rates

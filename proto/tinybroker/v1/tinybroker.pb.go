@@ -2794,9 +2794,9 @@ type MemberStats struct {
 	MaxInFlight uint64 `protobuf:"varint,8,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
 	// Messages delivered.
 	Delivered uint64 `protobuf:"varint,9,opt,name=delivered,proto3" json:"delivered,omitempty"`
-	// Messages acknowledged.
+	// Messages acknowledged or, without acks, written.
 	Acked uint64 `protobuf:"varint,10,opt,name=acked,proto3" json:"acked,omitempty"`
-	// Its part of what the present members have acknowledged, 0 to 1.
+	// Its part of what the present members have done so, 0 to 1.
 	Share float64 `protobuf:"fixed64,11,opt,name=share,proto3" json:"share,omitempty"`
 	// When it last acknowledged anything; absent: never.
 	LastAck *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_ack,json=lastAck,proto3" json:"last_ack,omitempty"`
