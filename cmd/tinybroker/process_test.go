@@ -214,7 +214,7 @@ func (b *broker) pub(stdin string, args ...string) {
 // status is what the broker says of itself, in JSON.
 func (b *broker) status() string {
 	b.t.Helper()
-	p := start(b.t, []string{"status", "-s", b.address, "-o", "json"})
+	p := start(b.t, []string{"status", "-s", b.address, "-o", "json", "--connect-timeout", "30s"})
 	p.ended(0)
 	return p.stdout.String()
 }
