@@ -57,6 +57,7 @@ func TestQuietEndings(t *testing.T) {
 	sub.cancel()
 	open(t, stub, sameID("a"))
 	open(t, stub, sameID("b"))
+	eventually(t, "one is left", func() bool { return station.broker.Stats().Subscriptions == 1 })
 	if _, err := shutDown(t, station, 10*time.Second); err != nil {
 		t.Error(err)
 	}
