@@ -56,13 +56,19 @@ func foreignWildcard(pattern string) string {
 	return ""
 }
 
+// quotePatterns is the advice where expandedByShell holds.
+const quotePatterns = "quote the pattern, as in 'deploy.*'"
+
 // expandedByShell reports whether words look like what a shell has made of a pattern without quotes: each of them names
-// a file of the working directory.
+// something in the working directory, and not all of that are directories, which are called like topics now and then.
 func expandedByShell(words []string) bool {
+	files := false
 	for _, word := range words {
-		if info, err := os.Lstat(word); err != nil || info.IsDir() || strings.ContainsAny(word, "/\\") {
+		info, err := os.Lstat(word)
+		if err != nil || strings.ContainsAny(word, "/\\") {
 			return false
 		}
+		files = files || !info.IsDir()
 	}
-	return len(words) > 0
+	return files
 }

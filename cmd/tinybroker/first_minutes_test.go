@@ -152,16 +152,28 @@ func TestExpandedPatternIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir("jobs", 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"jobs", "logs"} {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b := startBroker(t)
 	b.sub([]string{"deploy.a", "deploy.b"}).says(
 		"deploy.a: also the name of a file here; if the shell has made that of a pattern, quote the pattern, as in 'deploy.*'\n")
-	for _, words := range [][]string{{"jobs"}, {"deploy.a", "deploy.c"}, {"deploy.*"}, {"jobs/../deploy.a"}, nil} {
+	if !expandedByShell([]string{"deploy.a", "deploy.b", "jobs", "logs"}) {
+		t.Error("all that * stands for here is not taken for names of files")
+	}
+	for _, words := range [][]string{{"jobs"}, {"jobs", "logs"}, {"deploy.a", "deploy.c"}, {"deploy.*"}, {"jobs/../deploy.a"}, nil} {
 		if expandedByShell(words) {
 			t.Errorf("%q is taken for names of files", words)
 		}
+	}
+	if err := os.WriteFile("my notes", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, end := runHere(t, "", "sub", "deploy.a", "my notes")
+	if want := "white space at byte 3\nhint: quote the pattern, as in 'deploy.*'"; end.code != exitUsage || !strings.Contains(stderr, want) {
+		t.Errorf("a name that no pattern has: %d, %q, want %q", end.code, stderr, want)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"codeberg.org/tinybroker/tinybroker/internal/rpc"
 )
 
@@ -88,20 +86,22 @@ func (s *pubSession) showProgress() (stop func()) {
 // totals says how far it has come, in one short line.
 func (s *pubSession) totals() string {
 	confirmed, _, unrouted, _ := s.ledger.counts()
-	took := time.Since(s.started)
-	text := fmt.Sprintf("%s confirmed in %s", count(confirmed, "message"), roughDuration(took))
-	if took >= time.Second {
-		text += fmt.Sprintf(" (%.0f/s, %s)", float64(confirmed)/took.Seconds(), roughSize(s.ledger.confirmedBytes()))
+	text := count(confirmed, "message") + " confirmed"
+	if took := time.Since(s.started); !s.typed {
+		text += " in " + roughDuration(took)
+		if took >= time.Second {
+			text += fmt.Sprintf(" (%.0f/s, %s)", float64(confirmed)/took.Seconds(), roughSize(s.ledger.confirmedBytes()))
+		}
 	}
 	if unrouted > 0 {
-		text += fmt.Sprintf(", %s without a subscription", humanize.Comma(int64(unrouted)))
+		text += fmt.Sprintf(", %s without a subscription", number(unrouted))
 	}
 	return text
 }
 
 // summary is the last line for people: on a terminal, or with -v.
-func (s *pubSession) summary(terminal bool) {
-	if terminal || s.o.verbose {
+func (s *pubSession) summary() {
+	if s.terminal || s.o.verbose {
 		s.notices.info("%s", s.totals())
 	}
 }

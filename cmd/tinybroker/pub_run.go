@@ -21,6 +21,8 @@ type pubSession struct {
 	o        *pubOptions
 	notices  *notices
 	stdin    io.Reader
+	typed    bool // at a terminal: a progress line would be in the way
+	terminal bool // standard error is one
 	composer *composer
 	ledger   ledger
 	pacer    pacer
@@ -46,9 +48,10 @@ func runPub(ctx context.Context, a *app, o *pubOptions) error {
 	}
 	s := &pubSession{
 		o: o, notices: o.notices(a.streams), stdin: a.in, composer: composer,
+		typed: !o.hasPayload && len(o.files) == 0 && isTerminal(a.in), terminal: isTerminal(a.err),
 		pacer: pacer{gap: o.gap()}, receipts: newReceiptWriter(a.out, o.tee, o.output == "json"),
 	}
-	left, err := leaving(ctx, interruptPatience+writePatience, func() error { return s.publishAll(ctx, a) })
+	left, err := leaving(ctx, interruptPatience+writePatience, func() error { return s.publishAll(ctx) })
 	if left {
 		return s.result(err, nil)
 	}
@@ -56,7 +59,7 @@ func runPub(ctx context.Context, a *app, o *pubOptions) error {
 }
 
 // publishAll publishes all there is, and waits for the confirmations.
-func (s *pubSession) publishAll(ctx context.Context, a *app) error {
+func (s *pubSession) publishAll(ctx context.Context) error {
 	o := s.o
 	// The broker that comes back may have another limit.
 	client, err := o.dial(ctx, s.notices, &link{lost: func() { s.limit.Store(0) }})
@@ -74,11 +77,10 @@ func (s *pubSession) publishAll(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	typed := !o.hasPayload && len(o.files) == 0 && isTerminal(a.in)
-	if typed {
+	if s.typed {
 		s.notices.info("%s", o.typing())
 	}
-	return s.run(ctx, reading, isTerminal(a.err) && !typed)
+	return s.run(ctx, reading)
 }
 
 func (o *pubOptions) gap() time.Duration {
@@ -88,10 +90,10 @@ func (o *pubOptions) gap() time.Duration {
 	return o.interval
 }
 
-func (s *pubSession) run(ctx, reading context.Context, terminal bool) error {
+func (s *pubSession) run(ctx, reading context.Context) error {
 	s.started = time.Now()
 	stopProgress := func() {}
-	if terminal && !s.o.quiet {
+	if s.terminal && !s.typed && !s.o.quiet {
 		stopProgress = s.showProgress()
 	}
 	ended := make(chan error, 1)
@@ -111,7 +113,7 @@ func (s *pubSession) run(ctx, reading context.Context, terminal bool) error {
 		}
 	}
 	stopProgress()
-	s.summary(terminal)
+	s.summary()
 	return s.result(err, confirmErr)
 }
 

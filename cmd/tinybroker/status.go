@@ -122,11 +122,11 @@ func (r *statusReport) write(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(t, "health\t%s\n", r.Health)
 	fmt.Fprintf(t, "uptime\t%s\n", roughDuration(time.Duration(r.UptimeSeconds)*time.Second))
 	fmt.Fprintf(t, "memory\t%s of %s\n", humanize.IBytes(uint64(max(r.MemoryBytes, 0))), humanize.IBytes(uint64(max(r.MemoryLimit, 0))))
-	fmt.Fprintf(t, "subscriptions\t%d, %s queued\n", r.Subscriptions, count(uint64(max(r.QueuedMessages, 0)), "message"))
+	fmt.Fprintf(t, "subscriptions\t%s, %s queued\n", number(uint64(r.Subscriptions)), count(uint64(max(r.QueuedMessages, 0)), "message"))
 	fmt.Fprintf(t, "published\t%s, %s\n", count(r.PublishedMessages, "message"), roughSize(int64(r.PublishedBytes)))
 	fmt.Fprintf(t, "delivered\t%s, %s\n", count(r.DeliveredMessages, "message"), roughSize(int64(r.DeliveredBytes)))
-	fmt.Fprintf(t, "not delivered\t%d unrouted, %d refused, %d dropped, %d lost\n",
-		r.UnroutedMessages, r.RefusedMessages, r.DroppedMessages, r.LostMessages)
-	fmt.Fprintf(t, "evictions\t%d\n", r.Evictions)
+	fmt.Fprintf(t, "not delivered\t%s unrouted, %s refused, %s dropped, %s lost\n",
+		number(r.UnroutedMessages), number(r.RefusedMessages), number(r.DroppedMessages), number(r.LostMessages))
+	fmt.Fprintf(t, "evictions\t%s\n", number(r.Evictions))
 	return t.Flush()
 }

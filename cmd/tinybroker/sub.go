@@ -201,7 +201,11 @@ func (o *subOptions) checkValues() error {
 		return usagef("sub: needs a PATTERN; '**' matches every topic")
 	}
 	if _, err := core.ParsePatterns(o.patterns); err != nil {
-		return failf(exitUsage, "sub: %w", err)
+		err = failf(exitUsage, "sub: %w", err)
+		if expandedByShell(o.patterns) {
+			err = withHint(err, quotePatterns)
+		}
+		return err
 	}
 	for _, n := range []struct{ what, name string }{{"id", o.id}, {"client-name", o.clientName}} {
 		if n.name == "" {

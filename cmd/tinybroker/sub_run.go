@@ -62,7 +62,7 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 		}
 	}
 	if expandedByShell(o.patterns) {
-		s.notices.info("%s: also the name of a file here; if the shell has made that of a pattern, quote the pattern, as in 'deploy.*'", o.patterns[0])
+		s.notices.info("%s: also the name of a file here; if the shell has made that of a pattern, %s", o.patterns[0], quotePatterns)
 	}
 	s.idle = idleTimer{after: o.idle, fire: func() { s.stop(errIdle) }}
 	s.dropped.tell = func(n uint64) {

@@ -181,6 +181,9 @@ func TestPubOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.ended(0)
+	if screen := p.screen.String(); !strings.HasSuffix(screen, "\n2 messages confirmed\r\n") {
+		t.Errorf("no summary, or more than that, in %q", screen)
+	}
 	for _, c := range []struct{ args, says string }{
 		{"-i whole", "reading one message; Ctrl-D ends it"},
 		{"-i json", "reading messages as JSON, one per line; Ctrl-D ends"},

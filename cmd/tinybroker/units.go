@@ -33,8 +33,11 @@ func count(n uint64, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
-	return humanize.Comma(int64(n)) + " " + thing
+	return number(n) + " " + thing
 }
+
+// number is a count for people: 20,000.
+func number(n uint64) string { return humanize.Comma(int64(n)) }
 
 // roughDuration is a measured time for people: 3.2s, 3m12s, 3d04h.
 func roughDuration(d time.Duration) string {
