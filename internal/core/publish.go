@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// runOverhead is what a run takes, the caller's own bookkeeping included; usualRuns of them are not accounted for.
-const (
-	runOverhead = 256
-	usualRuns   = 256
-)
+// RunWeight is how many bytes a run takes beside its messages while its batch is being published, the caller's own bookkeeping included.
+const RunWeight = 256
+
+// usualRuns of a batch are not accounted for.
+const usualRuns = 256
 
 // frameGrace bounds how long a publisher without patience may be held back for one batch: only when that batch alone,
 // being larger than a queue, fills the queue of a subscription that was keeping up. Busy is not slow.
@@ -41,7 +41,7 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 		batch.Admitted()
 	}
 	// Runs that outweigh the batch itself are accounted for while they are there, which may be as long as the publisher waits.
-	if weight := int64(len(batch.Runs)-usualRuns) * runOverhead; weight > 0 {
+	if weight := int64(len(batch.Runs)-usualRuns) * RunWeight; weight > 0 {
 		b.memory.used.Add(weight)
 		defer b.memory.free(weight)
 	}

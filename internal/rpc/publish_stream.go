@@ -85,9 +85,6 @@ const (
 
 	// smallReceipt is the most that a receipt takes as a part of what any call takes.
 	smallReceipt = 256
-
-	// runWeight is what a run takes, here and for core.
-	runWeight = 256
 )
 
 // end waits for the receipt of the frame being published, after which no other is, and until the publisher has taken all receipts: those of
@@ -196,7 +193,7 @@ func (p *publishStream) publishScanned(data []byte, maxWait time.Duration, admit
 		return core.ErrDraining // the handler has ended the stream, or is about to
 	}
 	defer func() { p.turn <- struct{}{} }()
-	p.weight = int64(len(data) + len(p.runs)*runWeight)
+	p.weight = int64(len(data) + len(p.runs)*core.RunWeight)
 	err := p.broker.Publish(p.ctx, &core.Batch{Data: data, Runs: p.runs, MaxWait: maxWait, Admitted: admitted})
 	// Receivers have just been woken. They go first: a receipt written now would be on a processor that they wait for.
 	runtime.Gosched()
