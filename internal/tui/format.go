@@ -122,6 +122,14 @@ func exact[N int | uint64](n N) string {
 	return digits
 }
 
+// messages is a number of them, with all its digits.
+func messages(n uint64) string {
+	if n == 1 {
+		return "1 message"
+	}
+	return exact(n) + " messages"
+}
+
 // seconds is a time that goes by on the screen.
 func seconds(d time.Duration) string {
 	if d < time.Second {

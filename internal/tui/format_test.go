@@ -34,6 +34,11 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}
+	for n, want := range map[uint64]string{0: "0 messages", 1: "1 message", 20_000: "20,000 messages"} {
+		if got := messages(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
 	for v, want := range map[float64]string{0: "0 B", -1: "0 B", 999: "999 B", 3_100_000: "3.1 MB", 700_000: "700 kB"} {
 		if got := size(v, false); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)

@@ -138,8 +138,8 @@ func (f *frame) evictionFields(e *core.EvictionStats) []field {
 		{label: "peer", value: f.name(e.Peer)},
 		{label: "group", value: f.name(e.Group)},
 		{label: "reason", value: f.name(e.Reason + ": " + e.Text), tone: toneWarning},
-		{label: "lost", value: exact(e.Lost) + " messages", tone: alarming(e.Lost).tone},
-		{label: "queue", value: fmt.Sprintf("%s messages, %s", exact(e.Queued), size(float64(e.QueuedBytes), f.raw))},
+		{label: "lost", value: messages(e.Lost), tone: alarming(e.Lost).tone},
+		{label: "queue", value: fmt.Sprintf("%s, %s", messages(uint64(max(e.Queued, 0))), size(float64(e.QueuedBytes), f.raw))},
 		{label: "lived", value: span(e.Lived)},
 		{label: "patterns", value: f.all(e.Patterns)},
 	}

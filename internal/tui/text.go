@@ -50,10 +50,11 @@ func writeTotals(w io.Writer, e *env, snap *core.Snapshot, address string) {
 	b, r := &snap.Broker, &snap.Rates
 	fmt.Fprintf(w, "tinybroker %s  up %s  %s  mem %s/%s\n", e.name(address), span(b.Time.Sub(b.Started)),
 		plural(b.Connections, "client"), mebibytes(b.Memory, false), mebibytes(b.MaxMemory, false))
-	fmt.Fprintf(w, "in   %s/s, %s/s; %d messages in all\n", rate(r.In.Second), size(r.InBytes.Second, false), b.Published)
-	fmt.Fprintf(w, "out  %s/s, %s/s; %d messages in all\n", rate(r.Out.Second), size(r.OutBytes.Second, false), b.Delivered)
-	fmt.Fprintf(w, "evictions %d, dropped %d, lost with evictions %d, dead letters %d\n", b.Evictions, b.Dropped, b.Lost, b.DeadLetters)
-	fmt.Fprintf(w, "topics %d, subscriptions %d, groups %d\n", b.Topics, b.Subscriptions, b.Groups)
+	fmt.Fprintf(w, "in   %s/s, %s/s; %s in all\n", rate(r.In.Second), size(r.InBytes.Second, false), messages(b.Published))
+	fmt.Fprintf(w, "out  %s/s, %s/s; %s in all\n", rate(r.Out.Second), size(r.OutBytes.Second, false), messages(b.Delivered))
+	fmt.Fprintf(w, "evictions %s, dropped %s, lost with subscriptions %s, dead letters %s\n",
+		exact(b.Evictions), exact(b.Dropped), exact(b.Lost), exact(b.DeadLetters))
+	fmt.Fprintf(w, "topics %s, subscriptions %s, groups %s\n", exact(b.Topics), exact(b.Subscriptions), exact(b.Groups))
 }
 
 // writeTable writes the heads of the columns and all rows.

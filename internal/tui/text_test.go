@@ -16,8 +16,8 @@ func TestWriteText(t *testing.T) {
 		has  []string
 	}{
 		{core.ViewOverview, TextOptions{Address: "127.0.0.1:7710"}, []string{
-			"tinybroker 127.0.0.1:7710  up 3d04h  42 clients  mem 118M/512M\n", "; 91234567 messages in all\n", "\nbusiest topics\nTOPIC ", "\nfullest queues\n", "\nlast evictions\n",
-			"evictions 17, dropped 0, lost with evictions 9100, dead letters 3\n",
+			"tinybroker 127.0.0.1:7710  up 3d04h  42 clients  mem 118M/512M\n", "; 91,234,567 messages in all\n", "\nbusiest topics\nTOPIC ", "\nfullest queues\n", "\nlast evictions\n",
+			"evictions 17, dropped 0, lost with subscriptions 9,100, dead letters 3\n",
 		}},
 		{core.ViewTopics, TextOptions{}, []string{"metrics.host.cpu.and-a-very-long-name-that-does-not-fit-into-any-column ", "世界.ニュース"}},
 		{core.ViewSubscriptions, TextOptions{ASCII: true}, []string{"frozen-1      root@build-7.example  ** !metrics.**                 stalled       12/100 "}},
