@@ -118,7 +118,7 @@ func (f *frame) copyOf(start, end uint32) *frame {
 	}
 	size := int64(end-start) + copyOverhead
 	if f.refs.Load() == 1 {
-		f.mem.used.Add(size) // f goes at once, and is larger
+		f.mem.take(size) // f goes at once, and is larger
 	} else if all.bytes+size > int64(len(f.data)) || !f.mem.acquireWithin(size, f.mem.limit+copyRoom) {
 		return nil
 	}

@@ -103,7 +103,7 @@ func (g *group) laneFor(patterns *PatternSet, may *Permission) (l *lane, isNew b
 	}
 	g.lanes[name] = l
 	g.broker.lanes.Add(1)
-	g.broker.memory.used.Add(unusual(patterns)) // the lane outlives the member, for which there was room
+	g.broker.memory.take(unusual(patterns)) // the lane outlives the member, for which there was room
 	return l, true
 }
 

@@ -33,6 +33,9 @@ func (m *memory) acquireWithin(size, limit int64) bool {
 	}
 }
 
+// take accounts for size bytes that are there already, or for which there was room, whatever the limit.
+func (m *memory) take(size int64) { m.used.Add(size) }
+
 // free gives bytes back.
 func (m *memory) free(size int64) {
 	m.used.Add(-size)

@@ -42,7 +42,7 @@ func (b *Broker) Publish(ctx context.Context, batch *Batch) error {
 	}
 	// Runs that outweigh the batch itself are accounted for while they are there, which may be as long as the publisher waits.
 	if weight := int64(len(batch.Runs)-usualRuns) * RunWeight; weight > 0 {
-		b.memory.used.Add(weight)
+		b.memory.take(weight)
 		defer b.memory.free(weight)
 	}
 	p := b.newPublication(f, batch)
