@@ -53,6 +53,11 @@ func TestBlocksAreJudged(t *testing.T) {
 			t.Errorf("%q: %q", info, got)
 		}
 	}
+	b := newBlock("here", "sh")
+	b.text = "grpcurl $TINYBROKER_SERVER list"
+	if b.judge(t, tests) == "" {
+		t.Errorf("%q works for tests alone", b.text)
+	}
 }
 
 var (
@@ -111,6 +116,8 @@ func (b *block) judge(t *testing.T, tests map[string]bool) string {
 		return fmt.Sprintf("%q is no reason", reason)
 	case b.has("by") && !tests[b.option("by")]:
 		return fmt.Sprintf("there is no test %s", b.option("by"))
+	case b.lang == "sh" && strings.Contains(b.text, "$TINYBROKER_SERVER"):
+		return "only tests set that variable; write ${TINYBROKER_SERVER:-127.0.0.1:7710}"
 	case b.has("terminal") && b.lang != "sh" && b.lang != "text":
 		return "a terminal runs sh and shows text"
 	case b.has("from"):
