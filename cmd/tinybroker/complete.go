@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"codeberg.org/tinybroker/tinybroker/internal/core"
 )
@@ -15,6 +16,13 @@ const completionPatience = 300 * time.Millisecond
 
 // reasonPatience is how much of it finding out why there is no connection may take.
 const reasonPatience = 100 * time.Millisecond
+
+// describePlainly takes the quotes off the descriptions of flags in which help finds the name of a value: completion shows them as they are.
+func describePlainly(root *cobra.Command) {
+	walk(root, func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+	})
+}
 
 // completeTopics completes the first argument, or every one, with topics that the broker knows.
 func (o *clientOptions) completeTopics(every bool) cobra.CompletionFunc {

@@ -167,6 +167,8 @@ func TestCompletion(t *testing.T) {
 		{[]string{"sub", "-o", ""}, "auto\ntext\nraw\njson\nlen\nhex\nbase64\n:4\n"},
 		{[]string{"pub", "x", "--on-error", ""}, "stop\ncontinue\n:4\n"},
 		{[]string{"st"}, "status\tSay how the broker is\n:4\n"},
+		{[]string{"ls", "--li"}, "--limit\tthe most rows of a kind\n:4\n"},
+		{[]string{"ls", "--so"}, "--sort\tcolumn to sort by (default: the first one that ls --help lists)\n:4\n"},
 		{[]string{"help", "ex"}, "exit-codes\tWhat the exit codes mean\n:4\n"},
 	} {
 		stdout, stderr, end := runHere(t, "", append([]string{"__complete"}, c.args...)...)

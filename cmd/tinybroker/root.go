@@ -41,6 +41,9 @@ func run(args []string, s *streams) ending {
 	defer signals.stop()
 	root := newRootCmd(a)
 	root.SetArgs(args)
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		describePlainly(root)
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = a.pages.err

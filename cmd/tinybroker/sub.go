@@ -68,7 +68,7 @@ func (o *subOptions) addFlags(fs *pflag.FlagSet) {
 	fs.VarP(whole(&o.count, 0, math.MaxInt64), "count", "n", "stop after this many messages; 0: never")
 	fs.Var(span(&o.idle, 0, longest), "idle", "stop after this long without a message; 0: never")
 	fs.Var(span(&o.forTime, 0, longest), "for", "stop after this long; 0: never")
-	fs.StringVarP(&o.group, "group", "g", "", "be a member of this consumer group: each message goes to one member")
+	fs.StringVarP(&o.group, "group", "g", "", "`name` of a consumer group to be a member of: each message goes to one member")
 	fs.Var(choice(&o.ack, "auto", "none"), "ack", "when a message of the group is done: auto, once it is written or its command has succeeded; none, once the broker has sent it")
 	fs.Var(whole(&o.maxInFlight, 0, int(core.OptionRange("max_in_flight").Max)), "max-in-flight", "messages to have at once without having acknowledged them; 0: the broker's, with --exec as many as --exec-parallel")
 	fs.Var(span(&o.ackDeadline, 0, time.Duration(core.OptionRange("ack_deadline").Max)), "ack-deadline", "how long a message may go without an ack before another member gets it; 0: for ever (default: the group's)")
