@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -55,6 +56,12 @@ func foreignWildcard(pattern string) string {
 	}
 	return ""
 }
+
+// commentHint is the advice where hasComment holds.
+const commentHint = "this shell takes # for a word, as zsh does on its command line: leave out the comment"
+
+// hasComment reports whether a comment, such as those in examples, has come as arguments.
+func hasComment(args []string) bool { return slices.Contains(args, "#") }
 
 // quotePatterns is the advice where expandedByShell holds.
 const quotePatterns = "quote the pattern, as in 'deploy.*'"

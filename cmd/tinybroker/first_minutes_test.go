@@ -71,6 +71,8 @@ func TestFirstMistakes(t *testing.T) {
 		{[]string{"pub", "deploy.*", "x"}, exitUsage, "pub: invalid topic \"deploy.*\": character '*' at byte 8\n" +
 			"hint: a topic is words with dots between them, such as deploy.rollout; patterns are for sub"},
 		{[]string{"pub", "a..b", "x"}, exitUsage, "segment 2 is empty\nhint: a topic is words"},
+		{[]string{"pub", "a", "b", "#", "the", "message"}, exitUsage, "pub: takes TOPIC and PAYLOAD, got 5 arguments\nhint: this shell takes # for a word"},
+		{[]string{"serve", "#", "the", "broker"}, exitUsage, "serve: takes no arguments, got \"#\"\nhint: this shell takes # for a word"},
 		{[]string{"sub"}, exitUsage, "sub: needs a PATTERN; '**' matches every topic"},
 		{[]string{"sub", "a.**b"}, exitUsage, "sub: invalid pattern \"a.**b\": ** must be a whole segment\n" +
 			"hint: patterns are like orders.created, orders.*, orders.**, orders.{eu,us}; see tinybroker sub --help"},
@@ -182,6 +184,7 @@ func TestForeignWildcardIsTold(t *testing.T) {
 	b := startBroker(t)
 	sub := b.sub([]string{"orders.>"})
 	sub.says("orders.> is one topic here, and no wildcard; for everything below it write 'orders.**'\n")
+	b.sub([]string{"deploy.*", "#", "all", "of", "them"}).says("# and what is behind it are patterns, too; this shell takes # for a word")
 	quiet := b.sub([]string{"orders.>", "-q"})
 	b.pub("", "orders.>", "x")
 	quiet.printed("x\n")

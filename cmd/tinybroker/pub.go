@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -165,11 +164,11 @@ exit code 75. With --max-wait 0 a publisher is never held back.`,
 // arguments takes the arguments.
 func (o *pubOptions) arguments(args []string) error {
 	if len(args) > 2 {
-		return &exitError{
-			code: exitUsage,
-			err:  fmt.Errorf("pub: takes TOPIC and PAYLOAD, got %d arguments", len(args)),
-			hint: "quote a payload that holds spaces",
+		err := usagef("pub: takes TOPIC and PAYLOAD, got %d arguments", len(args))
+		if hasComment(args) {
+			return withHint(err, commentHint)
 		}
+		return withHint(err, "quote a payload that holds spaces")
 	}
 	if len(args) > 0 {
 		o.topic = args[0]

@@ -53,16 +53,23 @@ func TestBlocksAreJudged(t *testing.T) {
 			t.Errorf("%q: %q", info, got)
 		}
 	}
-	b := newBlock("here", "sh")
-	b.text = "grpcurl $TINYBROKER_SERVER list"
-	if b.judge(t, tests) == "" {
-		t.Errorf("%q works for tests alone", b.text)
+	for text, good := range map[string]bool{
+		"# wait\nsleep 1\n# on\n": true, "grpcurl \"${TINYBROKER_SERVER:-127.0.0.1:7710}\" list\n": true, "echo 'a # b'\n": true,
+		"grpcurl \"$TINYBROKER_SERVER\" list\n": false, "sleep 1 # wait\n": false,
+	} {
+		b := newBlock("here", "sh")
+		b.text = text
+		if got := b.judge(t, tests); (got == "") != good {
+			t.Errorf("%q: %q", text, got)
+		}
 	}
 }
 
 var (
-	optionWord   = regexp.MustCompile(`^([a-z]+)(?:=("[^"]*"|[^\s"]+))?(?:\s+|$)`)
-	knownOptions = []string{"terminal", "stays", "needs", "in", "file", "from", "by", "drawing", "untried"}
+	optionWord = regexp.MustCompile(`^([a-z]+)(?:=("[^"]*"|[^\s"]+))?(?:\s+|$)`)
+	// A comment behind a command, if there is no quote behind it.
+	commentBehind = regexp.MustCompile(`(?m)^[^#\n]*[^#\s][ \t]+# [^'"\n]*$`)
+	knownOptions  = []string{"terminal", "stays", "needs", "in", "file", "from", "by", "drawing", "untried"}
 )
 
 // block is one fenced block of a page.
@@ -118,6 +125,8 @@ func (b *block) judge(t *testing.T, tests map[string]bool) string {
 		return fmt.Sprintf("there is no test %s", b.option("by"))
 	case b.lang == "sh" && strings.Contains(b.text, "$TINYBROKER_SERVER"):
 		return "only tests set that variable; write ${TINYBROKER_SERVER:-127.0.0.1:7710}"
+	case b.lang == "sh" && commentBehind.MatchString(b.text):
+		return "zsh takes a comment behind a command for arguments; give it a line of its own"
 	case b.has("terminal") && b.lang != "sh" && b.lang != "text":
 		return "a terminal runs sh and shows text"
 	case b.has("from"):

@@ -250,7 +250,10 @@ func dashed(flag string) string {
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		err := usagef("%s: takes no arguments, got %q", cmd.Name(), args[0])
-		if cmd.Name() == "serve" {
+		switch {
+		case hasComment(args):
+			return withHint(err, commentHint)
+		case cmd.Name() == "serve":
 			return withHint(err, "an address goes after --listen")
 		}
 		return err

@@ -57,9 +57,12 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 	}
 	s := &subSession{o: o, notices: o.notices(a.streams), out: a.out, format: f}
 	for _, pattern := range o.patterns {
-		if here := foreignWildcard(pattern); here != "" {
+		if here := foreignWildcard(pattern); here != "" && !hasComment(o.patterns[1:]) {
 			s.notices.info("%s is one topic here, and no wildcard; for everything below it write '%s'", pattern, here)
 		}
+	}
+	if hasComment(o.patterns[1:]) {
+		s.notices.info("# and what is behind it are patterns, too; %s", commentHint)
 	}
 	if expandedByShell(o.patterns) {
 		s.notices.info("%s: also the name of a file here; if the shell has made that of a pattern, %s", o.patterns[0], quotePatterns)
