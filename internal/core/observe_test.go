@@ -142,6 +142,29 @@ func TestSharesWithoutAcks(t *testing.T) {
 	}
 }
 
+// Whoever gives everything back has acknowledged nothing, nor has who names what is not in flight.
+func TestLastAckIsOfAcks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		m := join(t, b, JoinOptions{})
+		publish(t, b, numbered("t", 0, 3)...)
+		takeEverything(m)
+		last := func() time.Time { return observe(t, b, Query{View: ViewMembers}).Members[0].LastAck }
+		m.Nack(Nack{Action: NackReject}, SequenceRange{1, 1})
+		m.Nack(Nack{Action: NackRelease}, SequenceRange{2, 2})
+		m.Ack(SequenceRange{100, 200})
+		if at := last(); !at.IsZero() {
+			t.Errorf("nothing was acknowledged, and it was %v", at)
+		}
+		time.Sleep(time.Second)
+		m.Ack(SequenceRange{3, 3})
+		if at := last(); !at.Equal(time.Now()) {
+			t.Errorf("acknowledged %v, and it is %v", at, time.Now())
+		}
+		b.Close()
+	})
+}
+
 func TestRatesUseTheTimeThatHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, nil)

@@ -54,7 +54,11 @@ func (m *Member) Ack(ranges ...SequenceRange) { m.AckEach(slices.Values(ranges))
 
 // AckEach is Ack for ranges that are read one by one, under the group's lock.
 func (m *Member) AckEach(ranges iter.Seq[SequenceRange]) {
-	m.settle(ranges, m.group.doneLocked, false)
+	now := m.broker.clock.Now()
+	m.settle(ranges, func(p *parcel) {
+		m.lastAck = now
+		m.group.doneLocked(p)
+	}, false)
 }
 
 // Nack gives deliveries back.
@@ -154,7 +158,6 @@ func (g *group) inTurns(ranges iter.Seq[SequenceRange]) iter.Seq[SequenceRange] 
 func (m *Member) settle(ranges iter.Seq[SequenceRange], f func(p *parcel), mayGiveBack bool) {
 	g := m.group
 	g.mu.Lock()
-	m.lastAck = g.broker.clock.Now()
 	m.setLate(false)
 	for r := range g.inTurns(ranges) {
 		before := m.inFlight
