@@ -58,6 +58,9 @@ func TestSoakJudges(t *testing.T) {
 		"told and not dropped":            {got: all, dropped: 1, change: drops, want: "1 messages are said to be dropped, 0 are missing"},
 		"drops with another policy":       {got: all, dropped: 1, want: "with a policy that drops none"},
 		"unconfirmed of one that is gone": {got: all[:7], fate: func(f *soakFate) { f.gone, f.confirmed = true, 6 }},
+		"dropped of one that is gone":     {got: all[:7], dropped: 3, change: drops, fate: func(f *soakFate) { f.gone, f.confirmed = true, 6 }},
+		"more than one that is gone sent": {got: all[:7], dropped: 4, change: drops, fate: func(f *soakFate) { f.gone, f.confirmed = true, 6 },
+			want: "4 messages are said to be dropped, 0 are missing"},
 	} {
 		e := newSoakEpoch("s", false)
 		e.opened, e.open, e.quiet, e.dropped = map[string]int{"p": 0}, true, true, c.dropped
