@@ -57,6 +57,10 @@ func writeTotals(w io.Writer, e *env, snap *core.Snapshot, address string) {
 	fmt.Fprintf(w, "topics %s, subscriptions %s, groups %s\n", exact(b.Topics), exact(b.Subscriptions), exact(b.Groups))
 }
 
+// widestColumn is how far a column is filled up. What is longer is written all the same, and moves what is behind it in its own row alone:
+// one client with a list of patterns of 4 KiB would make every row of that length.
+const widestColumn = 64
+
 // writeTable writes the heads of the columns and all rows.
 func (f *frame) writeTable(w io.Writer, r rows, empty string) {
 	heads := r.heads()
@@ -83,7 +87,7 @@ func (f *frame) writeTable(w io.Writer, r rows, empty string) {
 	}
 	for _, line := range lines {
 		for c, text := range line {
-			widths[c] = max(widths[c], width(text))
+			widths[c] = max(widths[c], min(width(text), widestColumn))
 		}
 	}
 	if r.len() == 0 {
@@ -94,7 +98,7 @@ func (f *frame) writeTable(w io.Writer, r rows, empty string) {
 		var text strings.Builder
 		for c := range line {
 			if !heads[c].picture {
-				text.WriteString(pad(line[c], widths[c], heads[c].right, "") + "  ")
+				text.WriteString(pad(line[c], max(widths[c], width(line[c])), heads[c].right, "") + "  ")
 			}
 		}
 		fmt.Fprintln(w, strings.TrimRight(text.String(), " "))

@@ -56,6 +56,9 @@ func TestWriteText(t *testing.T) {
 	if strings.Count(out.String(), "\n") != len(hostileNames)+1 || !strings.Contains(out.String(), strings.Repeat("a", 512)) {
 		t.Errorf("%s", out.String())
 	}
+	if head, _, _ := strings.Cut(out.String(), "\n"); len(head) > 400 {
+		t.Errorf("a long name makes every row %d columns wide", len(head))
+	}
 	for _, r := range out.String() {
 		if r != '\n' && odd(r) || r < 0x20 && r != '\n' {
 			t.Errorf("%U in the output", r)
