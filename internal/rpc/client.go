@@ -114,13 +114,14 @@ func connectionLost(err error) bool {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return true
 	}
-	return strings.HasPrefix(st.Message(), streamReset) || st.Message() == streamCut
+	return strings.HasPrefix(st.Message(), streamReset) || st.Message() == streamCut || st.Message() == streamTorn
 }
 
 // What gRPC says of a stream that was ended by HTTP/2 alone. What the broker has to say, its own failure too, comes with a status.
 const (
 	streamReset = "stream terminated by RST_STREAM with error code: "
 	streamCut   = "server closed the stream without sending trailers"
+	streamTorn  = "unexpected EOF" // the same in the middle of a message
 )
 
 // frameOfBytes makes b a frame to send.

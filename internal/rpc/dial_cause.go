@@ -12,6 +12,9 @@ const (
 	CauseBadCertificate = "TLS: the broker does not take the client certificate"
 )
 
+// causeNoHTTP2 is mostly a web server or a proxy that was not told to speak HTTP/2 at this address.
+const causeNoHTTP2 = "TLS: what answers does not agree to HTTP/2 (ALPN h2)"
+
 // causes says in short words what gRPC's texts about connections mean. gRPC hands the reasons on as text only. The first
 // entry whose mark is in the text applies.
 var causes = []struct{ mark, cause string }{
@@ -29,6 +32,8 @@ var causes = []struct{ mark, cause string }{
 	{"remote error: tls: bad certificate", CauseBadCertificate},
 	{"remote error: tls: unknown certificate authority", CauseBadCertificate},
 	{"remote error: tls: expired certificate", CauseBadCertificate},
+	{noALPN, causeNoHTTP2},
+	{"remote error: tls: no application protocol", causeNoHTTP2},
 	{"looked like an HTTP/1.1 header", "not a gRPC server: it answers in HTTP/1"},
 	{"first record does not look like a TLS handshake", "TLS mismatch: the server does not speak TLS"},
 	{"reading server preface", "TLS mismatch: the server does not speak plaintext HTTP/2; it may expect TLS"},
@@ -44,9 +49,11 @@ var causes = []struct{ mark, cause string }{
 	{"error reading from server: EOF", "connection closed"},
 	{"unexpected EOF", "connection closed"},
 	{"transport is closing", "connection closed"},
-	{streamCut, "stream closed without a status"},
+	{streamCut, causeStreamCut},
 	{"context canceled", "cancelled by the other end"},
 }
+
+const causeStreamCut = "stream closed without a status"
 
 // wrappings are what gRPC puts before the text of a cause.
 var wrappings = []string{
@@ -72,6 +79,9 @@ func connectionCause(err error) string {
 	if answer, ok := strings.CutPrefix(text, "unexpected HTTP status code received from server: "); ok {
 		answer, _, _ = strings.Cut(answer, ";")
 		return "what is in between answers " + boundText(answer)
+	}
+	if text == streamTorn {
+		return causeStreamCut
 	}
 	for _, c := range causes {
 		if strings.Contains(text, c.mark) {

@@ -23,6 +23,9 @@ type inflow struct {
 	walk frameWalk
 	pace resetPace
 
+	greeting greeting
+	refused  func(net.Conn, error) // is told of a client that does not speak HTTP/2
+
 	mu      sync.Mutex
 	closed  bool
 	calls   map[uint32]*inCall
@@ -59,6 +62,10 @@ func (f *inflow) Read(p []byte) (int, error) {
 		return done, nil
 	}
 	n, err := f.Conn.Read(p)
+	if foreign := f.greeting.read(p[:n]); foreign != nil {
+		f.refused(f.raw, foreign) // gRPC would tell nobody
+		return 0, foreign
+	}
 	done := f.observe(p[:n])
 	if done < n {
 		f.rest = append([]byte(nil), p[done:n]...)
@@ -201,7 +208,8 @@ func (f *inflow) Close() error {
 	return f.Conn.Close()
 }
 
-// credentials makes the connections that next has secured known to in, and tells refused of those that it has not.
+// credentials makes the connections that next has secured known to in, and tells refused of those that it has not,
+// and of those that do not speak HTTP/2.
 func (in *inbound) credentials(next credentials.TransportCredentials, refused func(net.Conn, error)) credentials.TransportCredentials {
 	return observedCredentials{next, in, refused}
 }
@@ -223,7 +231,7 @@ func (c observedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 	if !ok {
 		return conn, info, nil
 	}
-	f := &inflow{Conn: conn, raw: raw, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk(), idle: time.Now()}
+	f := &inflow{Conn: conn, raw: raw, in: c.in, calls: make(map[uint32]*inCall), walk: newFrameWalk(), refused: c.refused, idle: time.Now()}
 	tracked.inflow = f
 	c.in.mu.Lock()
 	c.in.flows[f] = struct{}{}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -77,7 +78,14 @@ func (s *Server) logHandshake(conn net.Conn, err error) {
 	if slices.ContainsFunc(gone, func(e error) bool { return errors.Is(err, e) }) {
 		return
 	}
+	why := err.Error()
+	if strings.Contains(why, noALPN) {
+		why = "tls: the client offers no HTTP/2 (ALPN h2)"
+	}
 	if s.lines.handshakes.allow(s.log) {
-		s.log.Warn("handshake refused", "peer", conn.RemoteAddr().String(), "why", boundText(err.Error()))
+		s.log.Warn("handshake refused", "peer", conn.RemoteAddr().String(), "why", boundText(why))
 	}
 }
+
+// noALPN is what gRPC says of a TLS handshake in which nothing was agreed on, at either end, before it wonders about its own versions.
+const noALPN = "missing selected ALPN property"

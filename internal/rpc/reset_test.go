@@ -84,12 +84,25 @@ func (p *resettingProxy) forward(c *proxiedConn, broker io.Reader) error {
 // reset ends every stream, and leaves the connections alone.
 func (p *resettingProxy) reset(t *testing.T, code http2.ErrCode) {
 	t.Helper()
+	p.end(t, func(f *http2.Framer, stream uint32) error { return f.WriteRSTStream(stream, code) })
+}
+
+// tear ends every stream as if all had been said, in the middle of a message.
+func (p *resettingProxy) tear(t *testing.T) {
+	t.Helper()
+	p.end(t, func(f *http2.Framer, stream uint32) error {
+		return f.WriteData(stream, true, []byte("\x00\x00\x00\x00\x09half"))
+	})
+}
+
+func (p *resettingProxy) end(t *testing.T, how func(f *http2.Framer, stream uint32) error) {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
 	for _, c := range p.conns {
 		for stream := range c.streams {
-			if err := http2.NewFramer(c.client, nil).WriteRSTStream(stream, code); err != nil {
+			if err := how(http2.NewFramer(c.client, nil), stream); err != nil {
 				t.Error(err)
 			}
 			n++
@@ -113,10 +126,18 @@ func (p *resettingProxy) client(t *testing.T, events *[]ConnectionEvent) *Client
 // TestResetStreamsComeBack: a stream that a proxy ends, for whatever reason it gives, is a lost connection: told, and made again. What a
 // publisher has no receipt for is sent again.
 func TestResetStreamsComeBack(t *testing.T) {
+	type ending struct {
+		told string
+		how  func(*testing.T, *resettingProxy)
+	}
+	endings := []ending{{"stream closed without a status", func(t *testing.T, p *resettingProxy) { t.Helper(); p.tear(t) }}}
 	for _, code := range []http2.ErrCode{
 		http2.ErrCodeNo, http2.ErrCodeProtocol, http2.ErrCodeInternal, http2.ErrCodeCancel, http2.ErrCodeRefusedStream, http2.ErrCodeEnhanceYourCalm,
 	} {
-		t.Run(code.String(), func(t *testing.T) {
+		endings = append(endings, ending{"stream reset with " + code.String(), func(t *testing.T, p *resettingProxy) { t.Helper(); p.reset(t, code) }})
+	}
+	for _, ending := range endings {
+		t.Run(ending.told, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				site := newSite(t, nil)
 				p := &resettingProxy{site: site}
@@ -140,7 +161,7 @@ func TestResetStreamsComeBack(t *testing.T) {
 						}
 					}
 					time.Sleep(time.Second)
-					p.reset(t, code)
+					ending.how(t, p)
 					time.Sleep(maxPause + time.Second)
 				}
 				synctest.Wait()
@@ -148,7 +169,7 @@ func TestResetStreamsComeBack(t *testing.T) {
 					if len(events) != 2*rounds {
 						t.Fatalf("client %d: %d events, of %d", i, len(events), 2*rounds)
 					}
-					if lost := events[0]; !lost.Lost || lost.Err.Error() != "stream reset with "+code.String() {
+					if lost := events[0]; !lost.Lost || lost.Err.Error() != ending.told {
 						t.Errorf("client %d: the loss is told as %+v", i, lost)
 					}
 				}

@@ -444,6 +444,22 @@ func TestRefusedHandshakes(t *testing.T) {
 				_ = c.Close()
 			}
 		}},
+		{"offers no HTTP/2", func() {
+			config := auth.ClientTLS(material(t, s.issuer.Issue("a", nil), s.issuer.CA), "localhost")
+			config.NextProtos = nil
+			c, err := tls.Dial("tcp", s.addr, config)
+			if err == nil {
+				_ = c.Close()
+			}
+		}},
+		{"it speaks HTTP/1", func() {
+			c, err := tls.Dial("tcp", s.addr, auth.ClientTLS(material(t, s.issuer.Issue("a", nil), s.issuer.CA), "localhost"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = c.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // one that lies about its protocol
+			_ = c.Close()
+		}},
 		{"does not look like a TLS handshake", func() { silence(t, s.station, "GET / HTTP/1.1\r\n\r\n") }},
 		{"bad certificate", func() {
 			c, err := tls.Dial("tcp", s.addr, auth.ClientTLS(material(t, certtest.Pair{}, certtest.New(t).CA), "localhost"))
