@@ -80,6 +80,9 @@ func connectionCause(err error) string {
 		answer, _, _ = strings.Cut(answer, ";")
 		return "what is in between answers " + boundText(answer)
 	}
+	if strings.Contains(text, " record lookup error: ") && !strings.Contains(text, "no such host") {
+		return "its name cannot be looked up: " + boundText(text[strings.LastIndex(text, ": ")+2:])
+	}
 	if text == streamTorn {
 		return causeStreamCut
 	}

@@ -268,6 +268,8 @@ func TestConnectionCause(t *testing.T) {
 		`keepalive ping failed to receive ACK within timeout`:                                       "no answer to keepalive",
 		`connection error: desc = "transport: authentication handshake failed: tls: something new"`: "TLS: something new",
 		`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connectex: No connection could be made because the target machine actively refused it."`: "connection refused",
+		`dns: A record lookup error: lookup broker.example on [::1]:53: read udp [::1]:59749->[::1]:53: read: connection refused`:                                                 "its name cannot be looked up: connection refused",
+		`dns: A record lookup error: lookup broker.example on 127.0.0.1:53: no such host`:                                                                                         "no such host",
 		"name resolver error: produced zero addresses": "no such host",
 		`unexpected HTTP status code received from server: 502 (Bad Gateway); transport: received unexpected content-type "text/html"`:                           "what is in between answers 502 (Bad Gateway)",
 		`connection error: desc = "transport: authentication handshake failed: credentials: cannot check peer: missing selected ALPN property. If you upgraded"`: causeNoHTTP2,
