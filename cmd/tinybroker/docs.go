@@ -55,7 +55,7 @@ func reference(root *cobra.Command) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Command line\n\nMade from the program's own help by `go run ./cmd/tinybroker docs`; edit it there.\n\n")
 	b.WriteString("Every long flag can be set in the environment: `--connect-timeout` is `TINYBROKER_CONNECT_TIMEOUT`. ")
-	fmt.Fprintf(&b, "Exceptions are %s. ", strings.Join(flagOnlyNames(root), " and "))
+	fmt.Fprintf(&b, "Exceptions are %s. ", strings.Join(flagOnlyNames(root), ", "))
 	b.WriteString("An empty variable counts as not set; lists are parted by commas. ")
 	b.WriteString("`serve` does not start with a variable of this prefix that it does not know; clients warn. ")
 	b.WriteString("Variables that Kubernetes makes for a service of this name are passed over.\n\n")
