@@ -105,14 +105,20 @@ func (s *adminService) CloseSubscription(_ context.Context, request *tinybrokerv
 	return &tinybrokerv1.CloseSubscriptionResponse{}, nil
 }
 
-// sample has the broker measure itself once a second, whether anybody watches or not: the first snapshot has rates.
+// sample has the broker measure itself once a second, whether anybody watches or not: the first snapshot has rates. It also closes connections
+// that have gone quiet.
 func (s *Server) sample() {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	t := s.options.times
+	looks := time.NewTicker(t.pongTimeout)
+	defer looks.Stop()
 	for {
 		select {
 		case <-ticker.C:
 			s.broker.Sample()
+		case <-looks.C:
+			s.connections.closeQuiet(int(max(t.quiet, t.ping+t.pongTimeout) / t.pongTimeout))
 		case <-s.broker.Draining():
 			return
 		}

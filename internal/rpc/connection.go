@@ -54,6 +54,22 @@ func (c *connections) closeSilent() {
 	}
 }
 
+// closeQuiet closes the connections from which nothing has come between the last looks calls. As a rule gRPC is faster: what is there answers
+// its pings, and what does not, it closes. But it times them by the wall clock. Once that is set back, it asks some connections only when the
+// clock is where it was. Looks are counted, and not time, so that a process that was stopped itself takes nobody for gone.
+func (c *connections) closeQuiet(looks int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.conns {
+		if received := conn.received.Load(); received != conn.heard {
+			conn.heard, conn.quiet = received, 0
+		}
+		if conn.quiet++; conn.established && conn.quiet > looks {
+			_ = conn.Conn.Close() // gRPC notices, and closes the rest
+		}
+	}
+}
+
 // serverConn is one accepted connection. That it wraps the TCP connection keeps gRPC from setting TCP_USER_TIMEOUT on it, to the
 // five seconds of a ping's answer. That is on purpose: Linux also ends connections by it whose peer is there and has a
 // full receive buffer, and a subscriber may pause for longer. Who has gone does not answer pings, which is noticed as soon.
@@ -69,6 +85,8 @@ type serverConn struct {
 
 	// Guarded by connections.mu.
 	established bool
+	heard       int64                       // received, at the last look
+	quiet       int                         // looks since it has changed
 	client      string                      // name of the first subscription that has one
 	lingering   map[*pendingFrames]struct{} // of ended streams that may not have been read to their end
 }

@@ -12,7 +12,7 @@
 //	                   half-closes, and one sends; the handler decides about the end
 //	reflection, Watch  one runs the handler; ours waits for it or for the broker to drain
 //	Health.Check       one runs the handler, which is not waited for when the request does not come
-//	the server         one notes the counters once a second, until the broker drains
+//	the server         one notes the counters once a second and closes connections that have gone quiet, until the broker drains
 //
 // Every call passes guardStream, unary ones too (requestsLate), which asks access whether it may be made. A call that is let in has a session, and a
 // session may be revoked: handlers that stay wait for that as well.
