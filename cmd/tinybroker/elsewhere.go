@@ -44,17 +44,23 @@ func argumentHint(command, flag string) string {
 
 // foreignWildcard says how a pattern of another broker's is written here, where it is a topic like any other; empty: it is none.
 func foreignWildcard(pattern string) string {
-	switch {
-	case strings.HasSuffix(pattern, ".>"):
-		return strings.TrimSuffix(pattern, ">") + "**"
-	case pattern == ">" || pattern == "#":
-		return "**"
-	case strings.HasSuffix(pattern, "/#"):
-		return strings.ReplaceAll(strings.TrimSuffix(pattern, "#")+"**", "/", ".")
-	case strings.HasSuffix(pattern, ".#"):
-		return strings.TrimSuffix(pattern, "#") + "**"
+	separator := "."
+	if strings.Contains(pattern, "/") {
+		separator = "/"
 	}
-	return ""
+	segments, foreign := strings.Split(pattern, separator), false
+	for i, segment := range segments {
+		switch {
+		case segment == "+":
+			segments[i], foreign = "*", true
+		case segment == "#", segment == ">" && i == len(segments)-1:
+			segments[i], foreign = "**", true
+		}
+	}
+	if !foreign {
+		return ""
+	}
+	return strings.Join(segments, ".")
 }
 
 // commentHint is the advice where hasComment holds.

@@ -138,7 +138,8 @@ func TestElsewhere(t *testing.T) {
 func TestForeignWildcards(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"orders.>": "orders.**", ">": "**", "orders/#": "orders.**", "#": "**", "a/b/#": "a.b.**", "orders.#": "orders.**",
-		"orders.**": "", "orders.*": "", "a>b": "", "a.#b": "",
+		"orders/+": "orders.*", "+/status": "*.status", "home/+/lamp/#": "home.*.lamp.**", "*.#.error": "*.**.error", "orders.+": "orders.*",
+		"orders.**": "", "orders.*": "", "a>b": "", "a.#b": "", "a+b": "", "a.>.b": "", "orders/*": "",
 	} {
 		if got := foreignWildcard(pattern); got != want {
 			t.Errorf("%s: %q, want %q", pattern, got, want)
@@ -183,7 +184,7 @@ func TestForeignWildcardIsTold(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
 	sub := b.sub([]string{"orders.>"})
-	sub.says("orders.> is one topic here, and no wildcard; for everything below it write 'orders.**'\n")
+	sub.says("orders.> is one topic here, and no wildcard; write 'orders.**'\n")
 	b.sub([]string{"deploy.*", "#", "all", "of", "them"}).says("# and what is behind it are patterns, too; this shell takes # for a word")
 	quiet := b.sub([]string{"orders.>", "-q"})
 	b.pub("", "orders.>", "x")

@@ -58,7 +58,7 @@ func runSub(ctx context.Context, a *app, o *subOptions) error {
 	s := &subSession{o: o, notices: o.notices(a.streams), out: a.out, format: f}
 	for _, pattern := range o.patterns {
 		if here := foreignWildcard(pattern); here != "" && !hasComment(o.patterns[1:]) {
-			s.notices.info("%s is one topic here, and no wildcard; for everything below it write '%s'", pattern, here)
+			s.notices.info("%s is one topic here, and no wildcard; write '%s'", pattern, here)
 		}
 	}
 	if hasComment(o.patterns[1:]) {
