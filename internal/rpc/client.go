@@ -114,8 +114,14 @@ func connectionLost(err error) bool {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return true
 	}
+	if answer, ok := strings.CutPrefix(st.Message(), httpAnswer); ok {
+		return strings.HasPrefix(answer, "5") || strings.HasPrefix(answer, "408") // a proxy with troubles of its own
+	}
 	return strings.HasPrefix(st.Message(), streamReset) || st.Message() == streamCut || st.Message() == streamTorn
 }
+
+// httpAnswer is what gRPC puts before the status of an answer that is not gRPC's.
+const httpAnswer = "unexpected HTTP status code received from server: "
 
 // What gRPC says of a stream that was ended by HTTP/2 alone. What the broker has to say, its own failure too, comes with a status.
 const (

@@ -76,7 +76,7 @@ func connectionCause(err error) string {
 	if code, ok := strings.CutPrefix(text, streamReset); ok {
 		return "stream reset with " + boundText(code)
 	}
-	if answer, ok := strings.CutPrefix(text, "unexpected HTTP status code received from server: "); ok {
+	if answer, ok := strings.CutPrefix(text, httpAnswer); ok {
 		answer, _, _ = strings.Cut(answer, ";")
 		return "what is in between answers " + boundText(answer)
 	}

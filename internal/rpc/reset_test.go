@@ -266,6 +266,53 @@ func TestCancelledByTheOtherEnd(t *testing.T) {
 	}
 }
 
+// TestTroublesOfAProxy: what a proxy fails at is a lost connection, whatever gRPC makes of its answer. What it refuses, and what a web server says,
+// is the end.
+func TestTroublesOfAProxy(t *testing.T) {
+	for answer, want := range map[string]struct {
+		code codes.Code
+		lost bool
+	}{
+		"500 (Internal Server Error)": {codes.Unknown, true},
+		"503 (Service Unavailable)":   {codes.Unavailable, true},
+		"520 ()":                      {codes.Unknown, true},
+		"408 (Request Timeout)":       {codes.Unknown, true},
+		"404 (Not Found)":             {codes.Unimplemented, false},
+		"403 (Forbidden)":             {codes.PermissionDenied, false},
+		"301 (Moved Permanently)":     {codes.Unknown, false},
+	} {
+		t.Run(answer, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				text := httpAnswer + answer + `; transport: received unexpected content-type "text/html"`
+				f := &fakeBroker{}
+				f.subscribe = func(n int, _ *tinybrokerv1.OpenSubscription, stream fakeSubscribeStream) error {
+					if n == 2 {
+						return status.Error(want.code, text)
+					}
+					if err := sendOpened(stream, &tinybrokerv1.Opened{}); err != nil {
+						return err
+					}
+					if n == 1 {
+						return status.Error(codes.Unavailable, "gone")
+					}
+					<-stream.Context().Done()
+					return nil
+				}
+				s := subscribe(t, f.client(t, nil), SubscribeOptions{Patterns: []string{"a"}})
+				time.Sleep(time.Minute)
+				if lost := len(s.opened) == 2; lost != want.lost {
+					t.Errorf("came back: %v", lost)
+				}
+				if !want.lost {
+					if err := <-s.result; status.Code(err) != want.code {
+						t.Errorf("ended with %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestFailureOfTheBroker: what the broker itself has failed at is not tried again.
 func TestFailureOfTheBroker(t *testing.T) {
 	for _, code := range []codes.Code{codes.Internal, codes.Unknown} {
