@@ -104,7 +104,7 @@ func dialOptions(t target, o *ClientOptions) []grpc.DialOption {
 		transport = newExplainedTLS(o.TLS)
 	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(transport),
+		grpc.WithTransportCredentials(quietCredentials{transport}),
 		grpc.WithReadBufferSize(bufferSize),
 		grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithInitialWindowSize(windowSize),
