@@ -42,7 +42,7 @@ const (
 //
 // Topics exist by being used. A topic is UTF-8 text of 1 to 512 bytes in 1 to 32 segments separated by dots, with no
 // empty segment, no white space, no control character and none of the characters * ? [ ] { } \ !. A topic whose first
-// segment begins with $ belongs to the broker and cannot be published to.
+// segment begins with a dollar sign belongs to the broker and cannot be published to.
 //
 // Patterns are matched segment by segment: a literal; "*" for any run of characters inside one segment; "?" for one
 // character; "[ab]", "[a-z]", "[!a]" for one character of a set; "{a,b}" for alternatives, which may hold dots and
@@ -126,7 +126,7 @@ type BrokerService_SubscribeClient = grpc.BidiStreamingClient[SubscribeRequest, 
 //
 // Topics exist by being used. A topic is UTF-8 text of 1 to 512 bytes in 1 to 32 segments separated by dots, with no
 // empty segment, no white space, no control character and none of the characters * ? [ ] { } \ !. A topic whose first
-// segment begins with $ belongs to the broker and cannot be published to.
+// segment begins with a dollar sign belongs to the broker and cannot be published to.
 //
 // Patterns are matched segment by segment: a literal; "*" for any run of characters inside one segment; "?" for one
 // character; "[ab]", "[a-z]", "[!a]" for one character of a set; "{a,b}" for alternatives, which may hold dots and
