@@ -41,13 +41,13 @@ const (
 // BrokerService carries messages: in by Publish and PublishStream, out by Subscribe.
 //
 // Topics exist by being used. A topic is UTF-8 text of 1 to 512 bytes in 1 to 32 segments separated by dots, with no
-// empty segment, no white space, no control character and none of the characters * ? [ ] { } \ !. A topic whose first
-// segment begins with a dollar sign belongs to the broker and cannot be published to.
+// empty segment, no white space, no control character and none of the characters * ? [ ] { } !, nor a backslash. A topic
+// whose first segment begins with a dollar sign belongs to the broker and cannot be published to.
 //
 // Patterns are matched segment by segment: a literal; "*" for any run of characters inside one segment; "?" for one
 // character; "[ab]", "[a-z]", "[!a]" for one character of a set; "{a,b}" for alternatives, which may hold dots and
-// further wildcards; "**" as a whole segment for zero or more segments; "\" to escape. A pattern that begins with "!"
-// excludes.
+// further wildcards; "**" as a whole segment for zero or more segments; a backslash to escape. A pattern that begins
+// with "!" excludes.
 type BrokerServiceClient interface {
 	// Publish hands over one message and answers once it is queued at every receiver. It is the form to type by hand;
 	// PublishStream is the fast one.
@@ -125,13 +125,13 @@ type BrokerService_SubscribeClient = grpc.BidiStreamingClient[SubscribeRequest, 
 // BrokerService carries messages: in by Publish and PublishStream, out by Subscribe.
 //
 // Topics exist by being used. A topic is UTF-8 text of 1 to 512 bytes in 1 to 32 segments separated by dots, with no
-// empty segment, no white space, no control character and none of the characters * ? [ ] { } \ !. A topic whose first
-// segment begins with a dollar sign belongs to the broker and cannot be published to.
+// empty segment, no white space, no control character and none of the characters * ? [ ] { } !, nor a backslash. A topic
+// whose first segment begins with a dollar sign belongs to the broker and cannot be published to.
 //
 // Patterns are matched segment by segment: a literal; "*" for any run of characters inside one segment; "?" for one
 // character; "[ab]", "[a-z]", "[!a]" for one character of a set; "{a,b}" for alternatives, which may hold dots and
-// further wildcards; "**" as a whole segment for zero or more segments; "\" to escape. A pattern that begins with "!"
-// excludes.
+// further wildcards; "**" as a whole segment for zero or more segments; a backslash to escape. A pattern that begins
+// with "!" excludes.
 type BrokerServiceServer interface {
 	// Publish hands over one message and answers once it is queued at every receiver. It is the form to type by hand;
 	// PublishStream is the fast one.
