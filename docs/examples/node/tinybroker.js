@@ -43,7 +43,15 @@ export function connect(address = process.env.TINYBROKER_SERVER || '127.0.0.1:77
 export const errorText = (err) => `${grpc.status[err.code] ?? 'error'}: ${err.details ?? err.message}`;
 
 const comeBackAfter = new Set(['EVICTED', 'STALLED', 'SHUTTING_DOWN']);
-const comeBackFrom = new Set([grpc.status.UNAVAILABLE, grpc.status.RESOURCE_EXHAUSTED]);
+const comeBackFrom = new Set([
+  grpc.status.UNAVAILABLE,
+  grpc.status.RESOURCE_EXHAUSTED,
+  // What becomes of a broken connection, or of a proxy's answer. The broker has no such words for a subscription.
+  grpc.status.CANCELLED,
+  grpc.status.DEADLINE_EXCEEDED,
+  grpc.status.INTERNAL,
+  grpc.status.UNKNOWN,
+]);
 
 // subscribe opens one subscription and hands every frame to onFrame, one after the other: while onFrame is at work, no
 // more is read, and the broker's queue fills instead of this process. It returns how the stream ended.

@@ -9,7 +9,11 @@ import grpc
 from tinybroker.v1 import tinybroker_pb2_grpc
 
 COMES_BACK_AFTER = {"CLOSE_REASON_EVICTED", "CLOSE_REASON_STALLED", "CLOSE_REASON_SHUTTING_DOWN"}
-COMES_BACK_FROM = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
+COMES_BACK_FROM = {
+    grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED,
+    # What becomes of a broken connection, or of a proxy's answer. The broker has no such words for a subscription.
+    grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN,
+}
 
 
 def connect():

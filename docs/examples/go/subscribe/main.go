@@ -99,6 +99,12 @@ func subscribe(ctx context.Context, broker tinybrokerv1.BrokerServiceClient, ope
 var comesBackAfter = map[string]bool{"CLOSE_REASON_EVICTED": true, "CLOSE_REASON_STALLED": true, "CLOSE_REASON_SHUTTING_DOWN": true}
 
 func comesBack(err error) bool {
-	code := status.Code(err)
-	return code == codes.Unavailable || code == codes.ResourceExhausted
+	switch status.Code(err) {
+	case codes.Unavailable, codes.ResourceExhausted:
+		return true
+	// What becomes of a broken connection, or of a proxy's answer. The broker has no such words for a subscription.
+	case codes.Canceled, codes.DeadlineExceeded, codes.Internal, codes.Unknown:
+		return true
+	}
+	return false
 }
