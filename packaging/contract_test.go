@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// The comments of services go into what the gRPC plugins make. Those for C++ and Ruby of gRPC 1.51, Debian's, take a dollar
-// sign for the beginning of a variable, and die of it; Python warns of a backslash in a text, and will take it for a mistake.
+// The comments of services go into what the gRPC plugins make. Those for C++, Ruby and PHP of gRPC 1.51, Debian's, take a
+// dollar sign for the beginning of a variable, and die of it; Python warns of a backslash in a text, and will take it for a
+// mistake.
 func TestContractIsPlainForPlugins(t *testing.T) {
 	for i, line := range strings.Split(readFile(t, "../proto/tinybroker/v1/tinybroker.proto"), "\n") {
 		if strings.ContainsAny(line, "$\\") {
