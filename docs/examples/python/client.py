@@ -29,12 +29,21 @@ def connect():
     if ca:
         credentials = grpc.ssl_channel_credentials(read(ca))
         if token_file:
-            token = grpc.access_token_call_credentials(read(token_file).decode().strip())
-            credentials = grpc.composite_channel_credentials(credentials, token)
+            credentials = grpc.composite_channel_credentials(credentials, grpc.metadata_call_credentials(TokenFile(token_file)))
         channel = grpc.secure_channel(address, credentials, options=options)
     else:
         channel = grpc.insecure_channel(address, options=options)
     return tinybroker_pb2_grpc.BrokerServiceStub(channel)
+
+
+class TokenFile(grpc.AuthMetadataPlugin):
+    """Reads the token for each call, so that it can be exchanged."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, context, callback):
+        callback((("authorization", "Bearer " + read(self.path).decode().strip()),), None)
 
 
 def read(path):
