@@ -173,8 +173,11 @@ func TestManyKeysFailAtOnce(t *testing.T) {
 		m.Nack(Nack{Delay: new(time.Duration)}, SequenceRange{1, uint64(n)})
 		return time.Since(at)
 	}
-	quickest := func(n int) time.Duration { return min(took(n), took(n), took(n)) }
-	if few, many := quickest(1000), quickest(16_000); many > 120*few { // the square of 16 is 256
+	few, many := took(1000), took(16_000)
+	for range 4 { // a busy machine slows some down
+		few, many = min(few, took(1000)), min(many, took(16_000))
+	}
+	if many > 120*few { // the square of 16 is 256
 		t.Errorf("16,000 nacks take %v, 1000 take %v", many, few)
 	}
 }

@@ -269,9 +269,9 @@ func TestGaugesReturn(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			station := newStation(t, func(o *core.Options, so *ServerOptions) {
-				o.GroupLinger, o.SendTimeout = 100*time.Millisecond, time.Second
+				o.GroupLinger, o.SendTimeout = 100*time.Millisecond, 2*time.Second
 				so.times.linger = 300 * time.Millisecond
-				so.times.ping, so.times.pongTimeout = time.Second, 500*time.Millisecond
+				so.times.ping, so.times.pongTimeout = time.Second, 2*time.Second
 			})
 			m := newMeter(t, station)
 			before := m.standing(t)
