@@ -118,7 +118,7 @@ func (s *Server) sample() {
 		case <-ticker.C:
 			s.broker.Sample()
 		case <-looks.C:
-			s.connections.closeQuiet(int(max(t.quiet, t.ping+t.pongTimeout) / t.pongTimeout))
+			s.connections.closeQuiet(quietLooks(t.ping, t.pongTimeout))
 		case <-s.broker.Draining():
 			return
 		}

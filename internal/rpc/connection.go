@@ -54,17 +54,12 @@ func (c *connections) closeSilent() {
 	}
 }
 
-// closeQuiet closes the connections from which nothing has come between the last looks calls. As a rule gRPC is faster: what is there answers
-// its pings, and what does not, it closes. But it times them by the wall clock. Once that is set back, it asks some connections only when the
-// clock is where it was. Looks are counted, and not time, so that a process that was stopped itself takes nobody for gone.
+// closeQuiet looks at all connections, and closes those on which more looks than these have found nothing new.
 func (c *connections) closeQuiet(looks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for conn := range c.conns {
-		if received := conn.received.Load(); received != conn.heard {
-			conn.heard, conn.quiet = received, 0
-		}
-		if conn.quiet++; conn.established && conn.quiet > looks {
+		if conn.quiet.look(conn.received.Load()) > looks && conn.established {
 			_ = conn.Conn.Close() // gRPC notices, and closes the rest
 		}
 	}
@@ -85,8 +80,7 @@ type serverConn struct {
 
 	// Guarded by connections.mu.
 	established bool
-	heard       int64                       // received, at the last look
-	quiet       int                         // looks since it has changed
+	quiet       quiet
 	client      string                      // name of the first subscription that has one
 	lingering   map[*pendingFrames]struct{} // of ended streams that may not have been read to their end
 }

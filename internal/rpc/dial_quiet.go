@@ -10,9 +10,6 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// quietLooks is how many looks, pingTimeout apart, a client waits for a sign of the broker. It is what the server waits, see connections.closeQuiet.
-const quietLooks = int((pingInterval + 3*pingTimeout) / pingTimeout)
-
 // quietCredentials closes connections on which the broker says nothing at all, which gRPC does not when the clock was set back.
 type quietCredentials struct {
 	credentials.TransportCredentials
@@ -32,16 +29,14 @@ func (c quietCredentials) Clone() credentials.TransportCredentials {
 	return quietCredentials{c.TransportCredentials.Clone()}
 }
 
-// quietConn is a connection that closes itself when nothing has come between quietLooks looks. Looks are counted, and not time, so that a process
-// that was stopped itself does not take the broker for gone.
+// quietConn is a connection that closes itself when nothing has come for quietLooks looks.
 type quietConn struct {
 	net.Conn
 	received atomic.Int64 // bytes
 
-	mu     sync.Mutex
-	timer  *time.Timer // nil: closed
-	heard  int64       // received, at the last look
-	silent int         // looks since it has changed
+	mu    sync.Mutex
+	timer *time.Timer // nil: closed
+	quiet quiet
 }
 
 func newQuietConn(conn net.Conn) *quietConn {
@@ -65,10 +60,7 @@ func (c *quietConn) gone() bool {
 	if c.timer == nil {
 		return false
 	}
-	if received := c.received.Load(); received != c.heard {
-		c.heard, c.silent = received, 0
-	}
-	if c.silent++; c.silent > quietLooks {
+	if c.quiet.look(c.received.Load()) > quietLooks(pingInterval, pingTimeout) {
 		return true
 	}
 	c.timer.Reset(pingTimeout)

@@ -56,8 +56,6 @@ type serverTimes struct {
 	open, strange time.Duration
 	// ping and pongTimeout: how often a silent client is asked whether it is there, and how long it may take to answer.
 	ping, pongTimeout time.Duration
-	// quiet is after how long without a byte a connection is closed, whatever gRPC makes of its pings.
-	quiet time.Duration
 	// minPing is minPingInterval.
 	minPing time.Duration
 	// linger is how long a stream that has ended may stay unread before its connection is closed.
@@ -74,7 +72,6 @@ var defaultServerTimes = serverTimes{
 	strange:     3 * time.Second,
 	ping:        pingInterval,
 	pongTimeout: pingTimeout,
-	quiet:       pingInterval + 3*pingTimeout,
 	minPing:     minPingInterval,
 	linger:      30 * time.Second,
 	farewell:    300 * time.Millisecond,
