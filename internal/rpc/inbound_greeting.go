@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"golang.org/x/net/http2"
 )
@@ -11,22 +12,20 @@ var preface = []byte(http2.ClientPreface)
 
 // greeting looks at the first bytes of a connection, by which an HTTP/2 client tells what it is. The zero value is ready.
 type greeting struct {
-	seen []byte
-	over bool // it is known what the client speaks
+	matched int // bytes of the preface; all: there is nothing more to look at
 }
 
 // read goes on with b. It returns what the client speaks instead of HTTP/2, once, as soon as that is certain.
 func (g *greeting) read(b []byte) error {
-	if g.over {
+	rest := preface[g.matched:]
+	b = b[:min(len(b), len(rest))]
+	if bytes.HasPrefix(rest, b) {
+		g.matched += len(b)
 		return nil
 	}
-	g.seen = append(g.seen, b[:min(len(b), len(preface)-len(g.seen))]...)
-	if bytes.HasPrefix(preface, g.seen) {
-		g.over = len(g.seen) == len(preface)
-		return nil
-	}
-	g.over = true
-	return otherProtocol(g.seen)
+	said := slices.Concat(preface[:g.matched], b)
+	g.matched = len(preface)
+	return otherProtocol(said)
 }
 
 var (
