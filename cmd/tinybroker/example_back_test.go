@@ -68,49 +68,43 @@ func (e *endings) Subscribe(stream tinybrokerv1.BrokerService_SubscribeServer) e
 // docs/clients.md says, and after no other.
 func TestExampleSubscribersComeBack(t *testing.T) {
 	t.Parallel()
-	for _, l := range languages {
-		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
-			e := &endings{codes: []codes.Code{
-				codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.ResourceExhausted,
-			}}
-			b := serveEndings(t, e)
-			sub := b.example(l.name, append(slices.Clone(l.subscribe), "a"))
-			sub.ended(1)
-			if got, want := e.calls.Load(), int64(len(e.codes)+1); got != want {
-				t.Errorf("it subscribed %d times, want %d:\n%s", got, want, sub.stderr.String())
-			}
-			if said := sub.stderr.String(); !strings.Contains(said, "enough") {
-				t.Errorf("it does not say why it ended: %s", said)
-			}
-		})
-	}
+	eachLanguage(t, func(t *testing.T, l language) {
+		e := &endings{codes: []codes.Code{
+			codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.ResourceExhausted,
+		}}
+		b := serveEndings(t, e)
+		sub := b.example(l.name, append(slices.Clone(l.subscribe), "a"))
+		sub.ended(1)
+		if got, want := e.calls.Load(), int64(len(e.codes)+1); got != want {
+			t.Errorf("it subscribed %d times, want %d:\n%s", got, want, sub.stderr.String())
+		}
+		if said := sub.stderr.String(); !strings.Contains(said, "enough") {
+			t.Errorf("it does not say why it ended: %s", said)
+		}
+	})
 }
 
 // A token that is exchanged while a subscriber runs is the one with which it comes back.
 func TestExampleSubscribersReadTheirTokenAgain(t *testing.T) {
 	t.Parallel()
-	for _, l := range languages {
-		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
-			issuer := certtest.New(t)
-			pair := issuer.Issue("broker", nil)
-			certificate, err := credentials.NewServerTLSFromFile(pair.Certificate, pair.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			token := issuer.File("token", "first\n", 0o600)
-			var seen []string // subscriptions come one after the other
-			e := &endings{codes: []codes.Code{codes.Unavailable}, heard: func(ctx context.Context) {
-				seen = append(seen, metadata.ValueFromIncomingContext(ctx, "authorization")...)
-				issuer.File("token", "second\n", 0o600)
-			}}
-			b := serveEndings(t, e, grpc.Creds(certificate))
-			sub := b.example(l.name, append(slices.Clone(l.subscribe), "a"), env("TINYBROKER_TLS_CA="+issuer.CA, "TINYBROKER_TOKEN_FILE="+token))
-			sub.ended(1)
-			if want := []string{"Bearer first", "Bearer second"}; !slices.Equal(seen, want) {
-				t.Errorf("it came with %q, want %q\n%s", seen, want, sub.stderr.String())
-			}
-		})
-	}
+	eachLanguage(t, func(t *testing.T, l language) {
+		issuer := certtest.New(t)
+		pair := issuer.Issue("broker", nil)
+		certificate, err := credentials.NewServerTLSFromFile(pair.Certificate, pair.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := issuer.File("token", "first\n", 0o600)
+		var seen []string // subscriptions come one after the other
+		e := &endings{codes: []codes.Code{codes.Unavailable}, heard: func(ctx context.Context) {
+			seen = append(seen, metadata.ValueFromIncomingContext(ctx, "authorization")...)
+			issuer.File("token", "second\n", 0o600)
+		}}
+		b := serveEndings(t, e, grpc.Creds(certificate))
+		sub := b.example(l.name, append(slices.Clone(l.subscribe), "a"), env("TINYBROKER_TLS_CA="+issuer.CA, "TINYBROKER_TOKEN_FILE="+token))
+		sub.ended(1)
+		if want := []string{"Bearer first", "Bearer second"}; !slices.Equal(seen, want) {
+			t.Errorf("it came with %q, want %q\n%s", seen, want, sub.stderr.String())
+		}
+	})
 }
