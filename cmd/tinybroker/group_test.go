@@ -454,7 +454,8 @@ func TestStalledWorker(t *testing.T) {
 	quits.signal(syscall.SIGSTOP)
 	var text strings.Builder
 	for i := range 150 {
-		fmt.Fprintf(&text, "%d %s\n", i+1, strings.Repeat("x", 200_000))
+		// A second one does not fit into the window of the connection, so that two are enough to find nobody reading.
+		fmt.Fprintf(&text, "%d %s\n", i+1, strings.Repeat("x", 900_000))
 	}
 	b.pub(text.String(), "x", "--max-wait", "30s")
 	eventually(t, "the other has all", func() bool { return len(other.lines()) >= 150 })
